@@ -1,8 +1,8 @@
 """A fair multi-tenant queue in the application's own PostgreSQL, used from SQLAlchemy.
 
 Begin with ``Queue``. Importing ``Queue`` registers listeners on the Session class, which send what was enqueued on a
-session right before its COMMIT. Rarer names are in modules: what queues return in ``reports``, further errors in
-``errors``, the mapped classes in ``models``, and the facets of a queue, for annotations, in ``queue``.
+session right before its COMMIT. Rarer names are in modules: ``reports`` has what queues return, ``errors`` further
+errors, ``models`` the mapped classes, and ``queue`` the classes of facets such as ``queue.plans``, for annotations.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Unless told otherwise, Python reads decimal integers back only if they have at most 4300 digits.
 _INTEGER_BITS = 14_000
-# Outside of these bounds a float has an exponent, which json writes as 1e+16 and msgspec as 1e16, or JSON lacks it.
+# Outside of these bounds a float is not in JSON, or has an exponent, which json writes as 1e+16 and msgspec as 1e16.
 _LEAST, _GREATEST = 1e-4, 1e16
 _BY_JOB = "convert it, give the queue JsonCodec(default=...), or use a job (@queue.job), which converts it"
 # Types that arguments and results of jobs may have, besides dataclasses and models.
@@ -30,7 +30,7 @@ _OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 
 @runtime_checkable
 class Codec(Protocol):
-    """The interface of a codec: any object with ``encode`` and ``decode``. It may serve several queues.
+    """The interface of a codec: any object with ``encode`` and ``decode``. One object may serve several queues.
 
     All processes that use a queue need codecs that understand each other's content.
 
@@ -62,8 +62,8 @@ class JsonCodec:
     characters, lone surrogates, and values that JSON does not have.
 
     Args:
-        default: Converts a value that JSON does not have (datetime, UUID, Decimal, bytes ...) to one that it has. None
-            refuses such values. The application converts back.
+        default: Converts a value that JSON does not have (datetime, UUID, Decimal, bytes ...) to a value that JSON has.
+            None: such values are refused. ``decode`` does not convert them back; the application does.
 
     Example:
         >>> codec = JsonCodec(default=str)
@@ -203,7 +203,7 @@ def _key(key: Any, path: str) -> str:
 
 
 def path_step(key: str) -> str:
-    """Return the step to an item of a dict, in the path of a PayloadError."""
+    """Return the step from a dict to the value of a key, in the path of a PayloadError: ``.size``, ``["a b"]``."""
     return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"
 
 
@@ -242,7 +242,7 @@ ON_DEAD = "on_dead:"
 
 
 def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
-    """Return the payload, or the PayloadError to raise when it is asked for. On_dead handlers always get JSON."""
+    """Return the payload, or the PayloadError to raise when it is asked for. On_dead messages are always JSON."""
     codec = _JSON if kind.startswith(ON_DEAD) else codec
     try:
         return codec.decode(content)

@@ -1,6 +1,6 @@
 """Drawings of values over time, as SVG: the report and the dashboard show them in their own colours.
 
-A drawing fills the width of its page: heights are in pixels, and positions on the time axis in parts of the width.
+A drawing fills the width of its page: heights are in pixels, and positions on the time axis in percent of the width.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Series = Mapping[str, Sequence[float | None]]
 
 TOP, BOTTOM = 16, 128
-"""Edges of the lines in the picture."""
+"""The heights of the greatest and the least tick, in pixels below the top of the drawing."""
 
 _DURATIONS = {
     1e-6: "1 \u00b5s", 1e-4: "100 \u00b5s", 1e-3: "1 ms", 0.01: "10 ms", 0.1: "100 ms", 1.0: "1 s", 10.0: "10 s",
@@ -31,7 +31,7 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis. *moment* makes a label of an instant; its second argument is *begin*, None for the first label."""
+    """The time axis. *moment* makes the label of an instant; its second argument is *begin*, or None for the first."""
 
     begin: datetime
     end: datetime
@@ -85,7 +85,7 @@ class Drawing:
 
 
 def linear(title: str, axis: Axis, series: Series, *, durations: bool = False) -> Drawing:
-    """Draw numbers, or durations in seconds, on an axis that begins at zero. For whole numbers its ticks are whole."""
+    """Draw numbers, or durations in seconds, on an axis that begins at zero. For whole numbers the ticks are whole."""
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     size, unit = next(one for one in _UNITS if most >= one[0]) if durations else (1.0, "")
     size = size or 1.0

@@ -93,7 +93,7 @@ class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", 
 
 
 class NotGranted(FairQueueError, codes=("QF007",)):
-    """A call is outside of the queues or channels that the role was granted. Nothing was changed."""
+    """The role's grant does not include the queue or channel of a call. Nothing was changed."""
 
 
 @dataclass(eq=False, repr=False)
@@ -101,9 +101,9 @@ class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
     ``message_id`` is the message that holds the key. If the key has a period, that message may have ended. The new
-    message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole. If a transaction
-    cancels the holder of the key and enqueues under it, it gets this error with any ``on_duplicate``, and ``cancelled``
-    is True: enqueues are sent before cancels, so neither message would remain.
+    message was not added. A connection's transaction stays usable; a session's COMMIT commits nothing. A session that
+    cancels a message and enqueues another under its key gets this error with any ``on_duplicate``, and ``cancelled`` is
+    True: enqueues are sent before cancels, so neither message would remain.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -135,8 +135,8 @@ class DuplicateMessage(FairQueueError):
 class ChannelFull(FairQueueError, codes=("QF005",)):
     """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy says "raise".
 
-    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole. ``channel`` and
-    ``max_backlog`` are None if they are unknown.
+    The message was not added. A connection's transaction stays usable; a session's COMMIT commits nothing. ``channel``
+    and ``max_backlog`` are None if they are unknown.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
@@ -196,7 +196,7 @@ class AutocommitError(FairQueueError):
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue, a limit of a whole queue, a cancel of a group or a migration needs a READ COMMITTED transaction.
+    """A limit of a whole queue, a cancel of a group or a migration needs a READ COMMITTED transaction.
 
     A migration also needs a transaction that may write.
 
@@ -212,8 +212,8 @@ class UnsentWork(FairQueueError):
     """Queue work can no longer be sent in this transaction, and was not recorded.
 
     Either an earlier commit failed while it sent the work; then only a rollback is possible. Or the transaction was
-    already committed, prepared or rolled back: a late hook made the call, or a flush had failed and its error was
-    caught; that error is then the ``__cause__``.
+    already committed, prepared or rolled back: a hook made the call too late, or the application caught the error of a
+    failed flush, which is then the ``__cause__``.
 
     Example:
         >>> with Session(engine) as session:
@@ -229,7 +229,7 @@ class UnsentWork(FairQueueError):
 class UnknownChannel(FairQueueError, codes=("QF008",)):
     """The channel to pause or resume does not exist: its name is mistyped, or it has had no message yet.
 
-    On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
+    On a Connection or Engine nothing was changed; a COMMIT that raises this commits nothing.
 
     Example:
         >>> queue.pause(engine, "custmer-7")
@@ -246,7 +246,7 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
 class UnknownSchedule(FairQueueError, codes=("QF009",)):
     """The schedule to pause, resume or run does not exist: its name or channel is mistyped.
 
-    On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
+    On a Connection or Engine nothing was changed; a COMMIT that raises this commits nothing.
 
     Example:
         >>> queue.schedules.run(engine, "nihgtly", channel="customer-7")
@@ -262,7 +262,7 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
 
 @dataclass(eq=False, repr=False)
 class UnknownGroup(FairQueueError):
-    """A group does not exist, or takes no members from this caller. A COMMIT fails as a whole.
+    """A group does not exist, or takes no members from this caller. If a COMMIT raises this, it commits nothing.
 
     Only the transaction that creates a group and the handlers of its members can add members.
 
@@ -285,9 +285,9 @@ class LeaseLost(FairQueueError):
 
     Attributes:
         message_ids: The lost messages, ascending.
-        lease_id: Their lease; if they have several, that of the first message.
-        expired_at: The end of that lease, as far as the delivery knew.
-        holder: The consumer that holds the first of them now, or None.
+        lease_id: The lease of the first of these messages.
+        expired_at: When that lease ended, as far as the delivery knew.
+        holder: The consumer that holds the first of these messages now, or None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -339,7 +339,7 @@ class HandlerTimeout(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class HandlerCrashed(FairQueueError):
-    """The child process of a handler (``isolation="process"``) ended before the handler; its attempt failed.
+    """The child process of a handler (``isolation="process"``) ended before the handler returned; the attempt failed.
 
     ``exitcode`` is the exit status, or the negative number of the signal that killed it; None if unknown.
 
@@ -469,7 +469,7 @@ class ResultError(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotReady(ResultError, TimeoutError):
-    """A message has not ended, or not within the timeout. It stays in the queue; ask again later.
+    """The message has not ended, or not within the timeout. It stays in the queue; ask for its result again later.
 
     Example:
         >>> queue.result(engine, queue.enqueue(engine, channel="customer-7", payload=1).message_id)
@@ -528,7 +528,7 @@ class ResultCancelled(ResultError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotKept(ResultError):
-    """The message has ended, but its result is not kept, or not any more. ``problem`` says why, if it is known.
+    """The message has ended, but its result was not kept, or is deleted. ``problem`` says why, if it is known.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -546,7 +546,7 @@ class ResultNotKept(ResultError):
 
 @dataclass(eq=False, repr=False)
 class UnknownMessage(ResultError):
-    """The queue never had the message whose result was asked for: the id or the queue is wrong.
+    """The message whose result was asked for was never in this queue, or is not known to be in the given channel.
 
     Example:
         >>> queue.result(engine, 1_000_000)
@@ -561,7 +561,7 @@ class UnknownMessage(ResultError):
 
 
 def refuse_migration(error: DBAPIError, doing: str) -> NoReturn:
-    """If a guard or a read-only transaction refused a migration, raise our error for that; otherwise raise *error*."""
+    """Raise IsolationError or SchemaMismatch if *error* is the refusal of a migration; otherwise raise *error*."""
     original = error.orig
     code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)

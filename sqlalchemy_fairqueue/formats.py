@@ -60,7 +60,7 @@ def parse_rate(text: str) -> Rate | Literal["none"]:
 
 
 def format_value(value: object) -> str:
-    """Format a flag, number, duration, instant or text for people; None is a dash."""
+    """Format a flag, a whole number, a duration, an instant (in UTC) or a text for people; None is a dash."""
     match value:
         case None:
             return "-"
@@ -87,8 +87,8 @@ def format_longest(longest: LongestOut, now: datetime, channel: str | None = Non
 def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails]) -> str:
     """Describe how a message ended: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
 
-    The state is "gone" if the message was withdrawn or purged after its last recorded attempt. If *at* is None, the
-    message ended with its last attempt. *attempts* begin with the oldest.
+    *state* is "gone" if the message was withdrawn or purged after its last recorded attempt. If *at* is None, the
+    message ended with its last attempt. *attempts* are the recorded ones, the oldest first.
     """
     if not attempts:
         return f"{state} at {format_value(at)} UTC"

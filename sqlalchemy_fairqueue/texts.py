@@ -29,7 +29,7 @@ def library_version() -> str | None:
 def said(error: BaseException, most: int = _MOST) -> str:
     """Return the text of an exception on one line, cut after *most* characters. It never raises.
 
-    For a failed statement, the text is the server's message alone, even if another exception quotes the statement.
+    For a failed statement the text is the server's message alone, also if *error* is another exception that quotes it.
     """
     if isinstance(error, StatementError) and error.orig is not None:
         error = error.orig

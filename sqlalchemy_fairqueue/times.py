@@ -26,13 +26,13 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 
 def microseconds(duration: timedelta) -> int:
-    # Divide as timedelta itself does, since a subclass of the application's may do it in its own way.
+    # Divide as timedelta itself does, since a subclass in the application may divide in another way.
     return timedelta.__floordiv__(duration, _MICROSECOND)
 
 
 def instant_microseconds(instant: datetime) -> int:
     """Convert an aware datetime to microseconds since the epoch; a naive one raises ValueError."""
-    # Ask and subtract as datetime itself does, for the same reason as in microseconds().
+    # Call the methods of datetime itself, for the same reason as in microseconds().
     if datetime.utcoffset(instant) is None:
         raise ValueError(f"datetime {instant!r} has no time zone; give an aware one, like datetime.now(UTC)")
     return microseconds(datetime.__sub__(instant, _EPOCH))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ResultWatch(Protocol):
-    """Notifications of one database that a message has ended."""
+    """The notifications of one database, each of which says that a message has ended."""
 
     @property
     def is_listening(self) -> bool:
@@ -32,13 +32,13 @@ class ResultWatch(Protocol):
 
 @dataclass(slots=True)
 class Watching:
-    """Gives waits for results the listening connections of ``worker/``.
+    """Lets callers that wait for results use the listening connections of ``worker/``.
 
-    *watch_of* returns the watch of an engine's database. While it is None, waits only poll.
+    *watch_of* returns the watch of an engine's database. While *watch_of* is None, the callers only poll.
     """
 
     watch_of: Callable[[Engine], ResultWatch] | None = None
 
 
 watching = Watching()
-"""Set by the package's ``__init__``, which may import ``worker``; ``queue`` may not."""
+"""The package's ``__init__`` sets its *watch_of*, since ``queue`` may not import ``worker``."""

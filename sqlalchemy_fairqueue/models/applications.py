@@ -134,12 +134,12 @@ class MessageMixin(ContentMixin, columns.fq_message):
     """A message, from enqueue to completion.
 
     ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
-    since 1970. For a due message with a ``priority`` it is minus the priority or, if priorities age in the channel, an
-    earlier time. The greatest bigint means that the message waits for others of its
-    ``ordering_key``. ``returned_at`` is when the message last went back to the channel or was brought forward.
-    ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the key
-    begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what
-    the delivery charged the channel, in a queue that is fair by seconds. ``lease`` is None if nobody holds the message.
+    since 1970. For a due message with a ``priority`` it is the negative of the priority or, if priorities age in the
+    channel, an earlier time. The greatest bigint means that the message waits for others of its ``ordering_key``.
+    ``returned_at`` is when the message last went back to the channel or was brought forward. ``delivered_at`` is stored
+    if the queue records its history. ``key_outlives`` is true if the period of the key begins when the message ends.
+    ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what the delivery charged the
+    channel, in a queue that is fair by seconds. ``lease`` is None if nobody holds the message.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -170,7 +170,7 @@ class MessageMixin(ContentMixin, columns.fq_message):
 class DeadLetterMixin(ContentMixin, columns.fq_dead_letter):
     """A message that is not tried again unless it is redriven, with the reason.
 
-    ``holds`` tells whether other messages of its ordering key wait until it is redriven or purged.
+    ``holds`` tells whether messages with the same ordering key wait until the dead letter is redriven or purged.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"number": "555"}).message_id
@@ -186,7 +186,7 @@ class DeadLetterMixin(ContentMixin, columns.fq_dead_letter):
 class LeaseMixin(columns.fq_lease):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the server's epoch when it was made.
 
-    A worker tells its ``concurrency`` and the ``version`` of its library; otherwise both are None.
+    ``concurrency`` and ``version`` (of the library) are None if the consumer is no worker, or has just started.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -219,7 +219,7 @@ class PlanMixin(columns.fq_plan):
     """A plan of a queue: a policy with a name, and how far its last change has spread.
 
     ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
-    a change to the channels by id: ``spread_after`` is the last channel visited, None if all have the change.
+    a change to the channels by id: ``spread_after`` is the last channel visited, or None if all have the change.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -233,7 +233,7 @@ class PlanMixin(columns.fq_plan):
 class ChannelPlanMixin(columns.fq_channel_plan):
     """The plan that a channel follows, and the overridden columns of its policy.
 
-    A channel without either has no row. ``revision`` is that of the plan when the channel got its policy.
+    A channel with neither has no row. ``revision`` is that of the plan when the channel got its policy.
 
     See Also:
         :class:`Plan`
@@ -297,11 +297,11 @@ class ScheduleMixin(columns.fq_schedule):
 class HistoryMixin(columns.fq_history):
     """An ended attempt at a message, recorded after ``queue.configure(session, history=True)``.
 
-    The table is partitioned by the day of ``finished_at``: a query that limits ``finished_at`` reads only those days,
-    and housekeeping drops whole days. Transactions may commit in another order than their ids. So to follow the
-    history, read only rows of transactions below ``pg_snapshot_xmin``, and go on after the last (recorded_xid, id).
-    ``outcome`` is "completed", "retried", "released", "buried", "expired" (the lease ended) or "cancelled". ``cost`` is
-    the actual cost if the consumer gave one, or else the cost charged at the delivery.
+    The table is partitioned by the day of ``finished_at``: a query that limits ``finished_at`` reads only the days in
+    question, and housekeeping drops whole days. Rows may be committed in another order than their ids say. So to follow
+    the history, read only rows with a ``recorded_xid`` below ``pg_snapshot_xmin``, and go on after the last
+    (recorded_xid, id). ``outcome`` is "completed", "retried", "released", "buried", "expired" (the lease ended) or
+    "cancelled". ``cost`` is the actual cost if the consumer gave one, or else the cost charged at the delivery.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -355,7 +355,7 @@ class EpochMixin(columns.fq_epoch):
 
 @mapping("the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)", key=("queue",))
 class QueueStateMixin(columns.fq_queue_state):
-    """The dispatch row of a queue: what its dispatcher knows, and the counts of its limit. There is no unique index.
+    """The dispatch row of a queue: what its dispatcher knows, and the counts of the queue's own limit.
 
     The dispatcher has heard the signals of all transactions below ``heard_below`` that are not in ``heard_open``. The
     ready order begins at (``ready_floor``, ``ready_channel``) or later; this place has not moved since ``still_since``.
@@ -383,7 +383,7 @@ class SignalMixin(columns.fq_signal):
 
 @mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
-    """What a queue has drawn from a shared limit, in virtual time; until ``contends_until`` the limit holds it back.
+    """What a queue has drawn from a shared limit, in virtual time. Until ``contends_until`` it counts as held back.
 
     A row with the queue '' is about the limit itself.
     """
@@ -391,7 +391,7 @@ class LimitShareMixin(columns.fq_limit_share):
 
 @mapping("queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(columns.fq_group_followup):
-    """A follow-up of an open group: if ``on_failure`` is true, that argument of ``queue.group``, otherwise *then*."""
+    """A follow-up of an open group: *on_failure* of ``queue.group`` if ``on_failure`` is true, otherwise *then*."""
 
 
 @mapping("queue.group makes groups, and workers finish them")
@@ -428,7 +428,7 @@ class GrantMixin(columns.fq_grant):
 
 @mapping("loads of sqlalchemy_fairqueue.spark write it")
 class LoadMixin(columns.fq_load):
-    """A committed bulk load. If its job runs again under the same ``job_id``, it adds nothing.
+    """A committed bulk load. Another run of its Spark job under the same ``job_id`` adds nothing.
 
     The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the streaming query.
 
@@ -466,12 +466,12 @@ class SampleMixin(columns.fq_sample):
 
 @mapping("workers of the queue write it each hour")
 class SizeMixin(columns.fq_size):
-    """The size of one of the largest tables at an hour; ``fairqueue doctor`` tells from it how the tables grow."""
+    """The size of one of the ten largest tables at a full hour, in bytes. ``fairqueue doctor`` shows their growth."""
 
 
 @mapping("workers of the queue write it in their housekeeping")
 class RoundMixin(columns.fq_round):
-    """A duty of workers ('fold', 'forget' or 'history'); the transaction that does it locks the row, so only one does.
+    """A duty of housekeeping ('fold', 'forget' or 'history'). The row's lock lets one transaction do it at a time.
 
-    ``snapshot`` is that of the last 'fold', or of the start of a 'forget'; ``waiting``: the transactions open then.
+    ``snapshot`` was taken at the last 'fold' or the start of a 'forget'; ``waiting`` has the transactions open then.
     """

@@ -1,4 +1,4 @@
-"""The classes of an installation by name: one for each mixin of a table.
+"""The mapped classes of an installation, one for each mixin of a table, and a dataclass that holds all of them.
 
 Type checkers read ``classes.pyi``, which ``python -m tests.orm.stubs`` writes.
 """

@@ -194,7 +194,7 @@ _TYPES: Final[Mapping[str, Callable[[], TypeEngine[Any]]]] = {
     "xid8": Xid8,
     "xid8[]": Xid8Array,
 }
-# Columns of microseconds, by the endings of their names, except dequeue_at, which is a time only until it has come.
+# Columns of microseconds, by the endings of their names, except dequeue_at, which need not be a time.
 _INSTANT = re.compile(r"(?<!dequeue)_(at|until|from|since)$|^at$|^(due|lease)_floor$")
 _DURATION = re.compile(r"_(interval|aging|retention)$|^(every|jitter|delay|unique_for|forget_\w+_after)$")
 _KEY = re.compile(r"^(PRIMARY KEY|UNIQUE) \((.+)\)$")
@@ -221,7 +221,7 @@ def mapping(verbs: str, *, key: tuple[str, ...] = ()) -> Callable[[Mixin], Mixin
     """Return a class decorator that gives a mixin the constraints and indexes of its table, by the same names.
 
     Args:
-        verbs: What writes the table; for the text of :class:`ReadOnlyModel`.
+        verbs: What writes the table, as :class:`ReadOnlyModel` tells users.
         key: The columns of the mapping's key, if the table has no primary key.
     """
 

@@ -31,33 +31,33 @@ class Queue(
     """A named set of channels in a PostgreSQL database, served in turn.
 
     Make one object for each queue, in a module of the application. The constructor does not connect to the database.
-    The object holds the declared handlers, and what :meth:`dequeue` remembers between calls.
+    The object holds the declared handlers, and the leases that the next :meth:`dequeue` can use again.
 
-    Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. A session
-    records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once. On an
-    engine such a call has a transaction of its own; otherwise it runs in that of the session or connection. It does not
-    see what a session has only recorded, and it returns a coroutine if the target is async.
+    Every verb takes a session, Connection or Engine, sync or async, as its first argument. A session records enqueues,
+    settlements, withdrawals and configuration, and sends them right before its COMMIT. All other calls are sent at
+    once: on an engine in a transaction of their own, otherwise in the session's or connection's transaction. They do
+    not see what a session has only recorded. On an async target they return a coroutine.
 
-    A bad argument raises InvalidArgument, and an unknown field TypeError, before anything is recorded or sent. Recorded
+    A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. Recorded
     verbs raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated installation raises
     SchemaMismatch.
 
     Args:
         name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.
         schema: The schema given to ``op.create_fairqueue(schema=...)``. None, the default: the search_path finds the
-            installation. All connections of an engine must find the same one.
+            installation. All connections of an engine must find the same installation.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
         defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
-        max_attempts: A failing message becomes a dead letter after this many attempts, unless it has its own limit.
+        max_attempts: A message becomes a dead letter after this many attempts, unless it has its own ``max_attempts``.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
-        notify: Whether calls of this object wake waiting consumers. A call sends a NOTIFY for this, but only while a
-            consumer waits. Give False if your own SQL runs PREPARE TRANSACTION, which PostgreSQL refuses after a
-            NOTIFY. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers then find the work at their
-            next poll; start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a
-            transaction pooler can notify; a worker there cannot listen.
-        check_kinds: Whether an enqueue gives an :class:`~sqlalchemy_fairqueue.UnhandledKindWarning` if this object has
-            handlers, but none for the kind of the message; it warns once for each kind. Give False if other processes
+        notify: Whether calls of this object wake waiting consumers. A call sends a NOTIFY only while a consumer waits.
+            Give False if your own SQL runs PREPARE TRANSACTION, which PostgreSQL refuses after a NOTIFY; two-phase
+            transactions of SQLAlchemy never notify. Without notifications workers find the work at their next poll;
+            start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a transaction
+            pooler can notify; a worker there cannot listen.
+        check_kinds: Whether an enqueue gives an :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once for each
+            kind, if this object has handlers, but none for the kind of the message. Give False if other processes
             handle the other kinds.
 
     Example:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _SCAN = 10_000
 _ERASED = 10_000
-"""Rows of each table that one transaction erases."""
+"""Most rows of each table that one transaction of ``erase`` deletes."""
 _COUNT = Shape(("pg_catalog.count(*)",))
 
 
@@ -92,13 +92,13 @@ class DeadLetters(Facet[QueueBase]):
     ) -> builtins.list[DeadLetterInfo]:
         """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
-        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the other filters
-        until *limit* are found; to scan a million takes about a second.
+        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match all other filters
+        until it has found *limit*; to scan a million takes about a second.
 
         Args:
             error: A text that the reason or the error contains.
-            since: Earliest death (aware), inclusive.
-            until: Latest death (aware), exclusive.
+            since: Only letters whose message died at this time (aware) or later.
+            until: Only letters whose message died before this time (aware).
             after: The last dead letter of the previous page.
             filters: channel and kind; key and ordering_key, which need a channel.
         """
@@ -124,11 +124,11 @@ class DeadLetters(Facet[QueueBase]):
     def redrive(
         self, where: Where, message_ids: Ids = None, *, limit: int = 1000, **filters: Unpack[DeadLetterFilters]
     ) -> dict[int, str]:
-        """Make dead letters due again under their ids, the oldest death first. Return the outcome of each by id.
+        """Turn dead letters into ready messages again, the oldest death first. Return the outcome of each by its id.
 
-        The outcomes are "redriven"; "duplicate" if another message holds the key, so that the letter stays dead;
-        "missing" if no dead letter has the id and fits the filters. A redriven message begins with zero attempts.
-        max_backlog does not apply.
+        The outcomes are "redriven"; "duplicate" if another message holds the key, so the letter stays dead; "missing"
+        if no dead letter has the id and fits the filters. A redriven message keeps its id and begins with zero
+        attempts. A full channel takes it too.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT, which has no transaction, the call raises AutocommitError. It locks the dead letters and their keys.
@@ -154,7 +154,7 @@ class DeadLetters(Facet[QueueBase]):
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
         The call locks the dead letters. With ids it waits for another redrive or purge of them; without ids it skips
-        locked dead letters. *until* is the latest death (aware), exclusive; *before* is its former name.
+        locked dead letters. With *until* (aware) only earlier deaths count; *before* is its former name.
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):
@@ -206,14 +206,14 @@ class Admin(Facet[QueueBase]):
         """Move an undelivered message to another channel of the queue. Its time and priority decide its place there.
 
         The message keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not
-        apply. The outcome is "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so
-        that it stays; "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it
-        is done, dead, withdrawn, or in another queue.
+        apply. The outcome is "moved"; "unchanged" if the message is in that channel already; "leased" if a consumer
+        holds it; "duplicate" if another message of that channel holds its key; "missing" if it is done, dead,
+        withdrawn, or in another queue.
 
-        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
-        AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
-        transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
-        or replaces the message. A cancel that waits for the move withdraws the message from that channel.
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
+        AUTOCOMMIT the call raises AutocommitError. It locks a new channel, the key and the message. It waits for
+        transactions that create the channel or add the same key to it, and then for a transaction that delivers,
+        settles, cancels or replaces the message. A cancel that waits for the move takes effect in the new channel.
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
@@ -231,20 +231,20 @@ class Admin(Facet[QueueBase]):
     def retry_now(
         self, where: Where, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> RetryNowOutcome:
-        """Make a message due now: a scheduled one, one that waits for its next attempt, or a dead letter.
+        """Make a scheduled message, a message that waits for its next attempt, or a dead letter due now.
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
-        Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both. The call then finds no dead
-        letter. If several messages have the ordering key, the call means the leased one, or else the next one.
+        Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both, which find no dead letters.
+        Of several messages with the ordering key, the call chooses the leased one, or else the next one.
 
         The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
         it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
         withdrawn, or in another queue.
 
-        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
-        AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
-        or replaces it. For a dead letter it takes the locks of a redrive.
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
+        AUTOCOMMIT the call raises AutocommitError. It locks the message, and waits for a transaction that delivers,
+        settles, cancels or replaces it. For a dead letter it takes the locks of a redrive.
         """
         wanted = checked_message(message_id, **named)
 
@@ -289,7 +289,7 @@ class Admin(Facet[QueueBase]):
     ) -> int:
         """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
 
-        It stops counting at *limit*, 1 to 1,000,000,000.
+        The call stops counting at *limit*, 1 to 1,000,000,000.
         """
         which = undelivered(channel, **filters)
         check_count("limit", limit, 1, 10**9)
@@ -311,9 +311,9 @@ class Admin(Facet[QueueBase]):
     ) -> AttemptPage:
         """Return a page of ended attempts that match all filters, the last recorded first.
 
-        :meth:`attempts` says which attempts are recorded. A page has at most *limit* (1 to 10,000). No index helps: the
-        call reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may
-        be empty although it is not the last. To get the next page, give ``page.next`` as *after* and the same filters.
+        :meth:`attempts` says which attempts are recorded. A page has at most *limit* (1 to 10,000) attempts. No index
+        helps: the call reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So
+        a page before the last may be empty. To get the next page, give ``page.next`` as *after* and the same filters.
         """
         check_names(channel=channel, kind=kind)
         if outcome is not None:
@@ -340,7 +340,7 @@ class Admin(Facet[QueueBase]):
         message_ids: int | Iterable[int] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record an action on the queue, or on a channel or messages of it, for :meth:`audits`.
+        """Record an action on the queue, a channel or messages, which :meth:`audits` returns.
 
         The command line and the dashboard record each change in the transaction that makes it. Your own tools can do
         the same with this call. Housekeeping deletes the records after 90 days. Each of several messages gets its own
@@ -375,7 +375,8 @@ class Admin(Facet[QueueBase]):
         """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
 
         Without *channel* and *message_id* these include actions on the installation, such as on shared limits. By an
-        index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware).
+        index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware):
+        earlier actions are returned.
         """
         check_names(channel=channel)
         if message_id is not None:
@@ -423,12 +424,12 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
-        """Ask a worker to stop gracefully, as SIGTERM does: for all of its queues, and with its own grace period.
+        """Ask a worker to stop gracefully, as SIGTERM does: for all queues that it serves, and within its grace.
 
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
         are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
         in all processes. A worker that starts after the commit works on; so a supervisor that restarts workers restarts
-        this one too. The call waits for another transaction that has asked the same consumer.
+        this one too. The call waits until other transactions that have asked the same worker end.
 
         Return whether a consumer of that name has an unexpired lease in this queue. If not, there is probably no such
         worker, or it has just started; the request is recorded all the same.
@@ -441,9 +442,9 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
-        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
+        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, most messages first.
 
-        *handlers* is how many messages of each consumer to return, 0 to 10,000, those held longest first.
+        *handlers* is how many messages of each consumer to return, 0 to 10,000, the longest held first.
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)
@@ -451,7 +452,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
-        """Return the channels that wait longest and those with the most leased messages, and what decides their turns.
+        """Return which channels wait longest, which have the most leased messages, and what decides their turns.
 
         Channels that have only held or scheduled messages follow. Of each of these three sorts the call returns at most
         *limit* (1 to 100,000). It costs about as much as ``queue.stats``.

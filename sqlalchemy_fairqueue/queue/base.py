@@ -70,7 +70,7 @@ def verb(method: Callable[Concatenate[S, Where, P], R]) -> Verb[S, Where, AsyncW
 
 
 def recorded(method: Callable[Concatenate[S, RecordedWhere, P], R]) -> Verb[S, RecordedWhere, SentWhere, P, R]:
-    """Annotate a method. A session, sync or async, only records its calls; other targets send them at once."""
+    """Annotate a method whose calls a session, sync or async, only records, and other targets send at once."""
     return method  # pyright: ignore[reportReturnType] - pyright overlooks the __get__ of a function
 
 
@@ -85,7 +85,7 @@ def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb
 
 
 Q = TypeVar("Q", bound="QueueBase")
-# The entry in the namespace of a session that is creating groups; for other sessions, an enqueue costs one look-up.
+# The attribute of a session that lists its open groups; other sessions lack it, and an enqueue costs one look-up.
 OPEN_GROUPS = "_fairqueue_open_groups"
 
 
@@ -126,7 +126,7 @@ class QueueBase:
         self.notify = notify
         self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify, new_policy_json(self.defaults))
-        # Kinds that _check_kind has checked.
+        # Kinds that enqueues need not check again.
         self._checked_kinds: set[str] = set()
         self._begin()
 
@@ -137,7 +137,7 @@ class QueueBase:
         """Do nothing; HandlerMethods overrides this, and warns if the queue has handlers but none for the kind."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Do nothing; GroupMethods overrides this, and warns of enqueues in a group's block, but not by the group."""
+        """Do nothing; GroupMethods overrides this, and warns of an enqueue in a group's block that adds no member."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")

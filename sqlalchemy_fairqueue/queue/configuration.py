@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
 
 _CHUNK = 5000
-"""How many channels get a changed plan in one transaction; until its end they are not served."""
+"""How many channels get a changed plan in one transaction. They are not served until this transaction ends."""
 
 
 class ConfigurationMethods(QueueBase):
@@ -50,21 +50,21 @@ class ConfigurationMethods(QueueBase):
                 tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
                 ``"100000/min of cost"``. None: no rate.
             limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
-                to the queue's own. None: no shared limit.
+                to the queue's own limits. None: no shared limit.
             history: Whether ``fq_history`` records attempts that begin after the commit.
             history_retention: How long attempts are kept, at least a day; whole days are dropped. None: 30 days, the
                 initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
-                None sets the time of all other kinds; a kind with the value None gets the time of these again.
+                None sets the time of kinds without their own; the value None removes a kind's own time.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
                 the commit. Housekeeping deletes older results. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
                 precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
                 initial value: the next ones go on. "hold": they wait until the dead letter is redriven or purged.
-            on_dead_kinds: The kinds whose dead letters a message reports to :meth:`on_dead` handlers. Each worker that
-                starts adds the kinds of its handlers. None: no kind.
+            on_dead_kinds: The kinds whose dead letters are reported to :meth:`on_dead` handlers, each by a message.
+                Each worker that starts adds the kinds of its on_dead handlers. None: no kind.
             forget_channels_after: Housekeeping deletes a channel that had neither messages nor dead letters for this
                 time, and its count of dropped messages. The next enqueue creates the channel anew. Channels that are
                 paused or were set by configure_channel stay. None: all stay. Initially 30 days.
@@ -116,12 +116,11 @@ class ConfigurationMethods(QueueBase):
             reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again; if the
                 channel follows no plan, the queue's configured defaults decide. ``"all"``: every field. After ``"all"``
                 with ``plan=None`` the channel counts as never configured, and housekeeping forgets it when it is idle.
-            changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Others stay;
-                ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here, even
-                as None, overrides the plan until it is reset.
+            changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Other fields
+                stay; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here,
+                even as None, overrides the plan until it is reset.
 
-        The change applies from the next dequeue after the commit; no dequeue exceeds a new limit. Two concurrent
-        changes of different fields both take effect.
+        The change applies from the next dequeue after the commit. Concurrent changes of other fields take effect too.
 
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
         messages of the channel, and waits for transactions that are completing them. The call waits for a transaction
@@ -160,7 +159,7 @@ class ConfigurationMethods(QueueBase):
         ends, and waits for other transactions that have it locked.
 
         A missing channel raises UnknownChannel, since its name may be mistyped; on a session the COMMIT raises it and
-        fails as a whole. ``new=True`` creates the channel, so that you can stop a tenant before its first message.
+        commits nothing. ``new=True`` creates the channel, so that you can stop a tenant before its first message.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -208,11 +207,11 @@ class Plans(Facet[QueueBase]):
         Every dequeue after the commit applies the new max_concurrency, rate and weight. Enqueues to a channel follow
         the old values of the other fields until the plan is copied to the channel. Each dequeue copies the plan to up
         to a thousand channels; on an Engine this call copies it to all before it returns, except for channels that
-        others have locked. ``list`` tells when all channels have the change.
+        other transactions have locked. ``list`` tells whether all have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
-        plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
-        transaction is completing a message of a channel, that channel is not served until the transaction ends.
+        plan, and for transactions that put a channel on it. When a plan first sets max_concurrency, a channel whose
+        message a transaction is completing is not served until that transaction ends.
         """
         check_name("plan", name)
         operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
@@ -232,7 +231,7 @@ class Plans(Facet[QueueBase]):
     def remove(self, where: RecordedWhere, name: str) -> None:
         """Remove a plan, if it exists.
 
-        A plan that is a default or that channels follow raises InvalidArgument, on a session at the COMMIT.
+        If channels follow it, or it is the default_plan, the call (on a session the COMMIT) raises InvalidArgument.
         """
         check_name("plan", name)
         return self._perform(where, [change.configure_plan(self._target, name, None)], None)
@@ -267,13 +266,13 @@ class Limits(Facet[QueueBase]):
     ) -> None:
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together these queues
-        never exceed it. If they always have messages, they get equal parts of it; what one of them does not use, the
-        others get. Their dequeues run one after another. A consumer that the limit holds back polls 50 times a second.
-        The call locks the limit until the transaction ends; until then no dequeue serves its queues.
+        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together the queues of
+        a limit never exceed it. While all have messages, they get equal parts; the others get what one does not use.
+        Their dequeues run one after another. A consumer that the limit holds back polls 50 times a second. The call
+        locks the limit until the transaction ends; until then no dequeue serves these queues.
 
-        Values that are not given stay; None lifts a limit. *max_concurrency* limits how many messages all these queues
-        have leased, *max_cost_out* what these cost together, and *rate* the messages, or their cost, in a time.
+        Values that are not given stay; None lifts a limit. *max_concurrency* limits how many messages the queues have
+        leased together, *max_cost_out* what these messages cost, and *rate* their messages or cost in a time.
         """
         check_name("limit", name)
         given = {"max_concurrency": max_concurrency, "max_cost_out": max_cost_out, "rate": rate}
@@ -287,13 +286,13 @@ class Limits(Facet[QueueBase]):
     def remove(self, where: RecordedWhere, name: str) -> None:
         """Remove a shared limit, if it exists.
 
-        A limit that a queue draws from raises InvalidArgument, on a session at the COMMIT.
+        If a queue draws from the limit, the call (on a session the COMMIT) raises InvalidArgument.
         """
         check_name("limit", name)
         return self._perform(where, [change.configure_limit(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the schema's shared limits, or that called *name*, and how many messages each queue has leased."""
+        """Return the schema's shared limits, or only *name*, each with how many messages its queues have leased."""
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

@@ -60,10 +60,10 @@ def _what(found: SetAside) -> str:
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    *name* is shown beside its leases; None: host, process and a random part. If a dequeue returns deliveries, the
-    consumer calls *keep* with their lease and with ``time.monotonic()`` from before the dequeue. *keep* returns the
-    lease object that the deliveries get; a worker gives them one that it extends. *is_held_up* tells whether the last
-    dequeue found a due message that another transaction has locked.
+    *name* is stored with its leases; None makes a name of the host, the process id and a random part. If a dequeue
+    returns deliveries, the consumer calls *keep* with their lease and with ``time.monotonic()`` from before the
+    dequeue. *keep* returns the lease object that the deliveries get; a worker returns a lease that it extends.
+    *is_held_up* tells whether the last dequeue found a due message that another transaction has locked.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Consumer:
 
     @property
     def lease_id(self) -> int | None:
-        """The lease of the last dequeue; the next dequeue may use it again if it asks for the same duration."""
+        """The id of the last dequeue's lease, or None. A dequeue for the same duration may use the lease again."""
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:
@@ -115,7 +115,7 @@ class Consumer:
                 except DBAPIError as error:
                     if not is_about_data(error):
                         raise
-                    # Bad rows are set aside, each once. If no further one is found, the error has another cause.
+                    # Each bad row is set aside once. If no new bad row is found, the error has another cause.
                     connection.rollback()
                     found = self._set_aside(connection, limit, logged(error))
                     if known.issuperset(found):
@@ -171,7 +171,7 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
-        # Use a lease of the same duration: after a crash, others would wait longer for the messages of a longer lease.
+        # Only a lease of the same duration is used again: after a crash, messages under a longer lease come back later.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         dequeued = take_messages(
             connection,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 handling: ContextVar[Delivery | None] = ContextVar("fairqueue_handling", default=None)
-"""The delivery whose handler runs, also in the tasks and threads that take the context over."""
+"""The delivery whose handler runs here, also in tasks and threads with a copy of its context variables."""
 _NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -213,7 +213,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether a message of the call was cancelled. If so, end the handler, since the worker commits nothing of it.
+        """Whether a message of the call was cancelled. If so, return soon, since the worker will not commit the work.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)
@@ -233,17 +233,17 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """The attempts after which the message is dead, by its own limit, or by the retry policy's if that is lower."""
+        """After how many attempts the message is dead, by its own limit or the retry policy's, whichever is lower."""
         return self._held.max_attempts
 
     @property
     def cost(self) -> int | None:
-        """The cost of this call to its channel, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; assign it.
+        """What this call costs, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the handler may assign it.
 
-        The worker passes it on when it settles the delivery, however the handler ends. If it differs from the declared
-        cost, the channel pays the difference or gets it back. None, the initial value: the declared cost counts; in a
-        queue that is fair by seconds, the milliseconds that the handler takes count. A handler that settles its
-        delivery by a verb passes the cost to the verb. The deliveries of a batch share the cost equally.
+        The worker settles the delivery with this cost, however the handler ends. If it differs from the declared cost,
+        the channel pays the difference or gets it back. None, the initial value, means the declared cost or, in a queue
+        that is fair by seconds, the handler's time in milliseconds. A handler that settles its delivery by a verb
+        passes the cost to the verb. The deliveries of a batch share the cost equally.
 
         Example:
             >>> @queue.handler("ask")
@@ -270,7 +270,7 @@ class Context:
         return self._held.timed_out
 
     def with_session(self, session: Any, resources: Mapping[str, Any] | None = None) -> Context:
-        """Return a copy of the context with another session, and with other resources if any are given."""
+        """Return a copy of the context with this session, and with these resources if they are given."""
         return Context(self._held, session, resources or self._resources)
 
     def check(self) -> None:
@@ -323,7 +323,7 @@ Middleware = Callable[[Context, Callable[[], Any]], Any]
 """A middleware for plain handlers: called with the context and ``proceed``; returns what ``proceed()`` returned."""
 
 AsyncMiddleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""A middleware for async handlers: called with the context and ``proceed``; returns what ``await proceed()`` did."""
+"""A middleware for async handlers: called with the context and ``proceed``; returns what ``await proceed()`` gave."""
 
 AnyMiddleware = Middleware | AsyncMiddleware
 M = TypeVar("M", bound=AnyMiddleware)
@@ -341,9 +341,9 @@ class MiddlewareMethods(QueueBase):
 
         The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery, and ``proceed``, which calls the
         handler. It must return what ``proceed`` returned, an outcome or None. An async function wraps async handlers
-        and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A queue with both kinds of handlers
-        needs one middleware for each. The middleware declared first is the outermost; ``Worker(middleware=[...])``
-        wraps all of it.
+        and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A queue with async and plain
+        handlers needs a middleware for each. The middleware declared first is the outermost;
+        ``Worker(middleware=[...])`` wraps the queue's middleware.
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
         outcome that it raises or returns replaces the handler's. An exception fails the attempt. The timeout includes

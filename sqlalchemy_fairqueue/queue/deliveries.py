@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LEASE = timedelta(seconds=30)
 MAX_BYTES = 64 * 1024 * 1024
-"""Most bytes of contents and headers in a batch."""
+"""The default of ``dequeue(max_bytes=)``: most bytes of contents and headers in a batch."""
 MOST_BYTES = 2**40
 _LEAST = timedelta(microseconds=1)
 
@@ -52,7 +52,7 @@ class DeliveryMethods(QueueBase):
     ) -> Deliveries:
         """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return deliveries in the order of turns.
 
-        The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
+        The lease is committed when the call returns, and ends *lease* from now or a little later. Until then the caller
         must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and then
         every verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits
         for no lock. ``due_in`` of the result says when to poll again.
@@ -93,10 +93,10 @@ class DeliveryMethods(QueueBase):
     def complete(self, where: RecordedWhere, deliveries: Held, *, cost: int | None = None, result: Any = None) -> None:
         """Settle deliveries whose work is done, and delete their messages.
 
-        On a session the COMMIT settles. If a delivery is lost, the COMMIT fails as a whole with LeaseLost: business
-        effects and completion happen together or not at all. On an engine the other deliveries are settled. A
-        completion after the end of the lease still counts if nobody else has taken the message. Settlements lock the
-        messages, in the order of their ids, and nothing else.
+        On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
+        business effects and completion happen together or not at all. On an engine the call settles the other
+        deliveries and raises LeaseLost. A completion after the end of the lease still counts if nobody else has taken
+        the message. Settlements lock the messages, in the order of their ids, and nothing else.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel
@@ -127,9 +127,9 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
-        *error* is kept with the message; for *cost* and exceptions see :meth:`complete`. After a *delay* the
-        message goes behind those that were due before it; if it has a priority, that decides its place. Without a delay
-        it is due at once, in its old place in the channel.
+        *error* is kept with the message; for *cost* and exceptions see :meth:`complete`. After a *delay* the message
+        goes behind messages of its channel that were due before it, or to the place of its priority. Without a delay
+        the message is due at once, in its old place.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -142,7 +142,7 @@ class DeliveryMethods(QueueBase):
 
     @recorded
     def release(self, where: RecordedWhere, deliveries: Held, *, delay: timedelta | None = None) -> None:
-        """Give deliveries back without counting the attempt. Arguments and errors are those of :meth:`retry`."""
+        """Give deliveries back without counting the attempt. *delay* and exceptions are as for :meth:`retry`."""
         return self._settle(where, Verb.RELEASE, deliveries, delay=delay)
 
     @recorded
@@ -188,7 +188,7 @@ class DeliveryMethods(QueueBase):
 
         def extend(engine: Engine) -> datetime:
             until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-            # The next dequeue must create a lease, since an extended one is longer than what it asks for.
+            # The next dequeue must create a lease, since an extended lease is longer than the duration it wants.
             if (consumer := self._consumers.get(engine)) is not None:
                 consumer.forget_leases(*(delivery.lease.id for delivery in found))
             return until

@@ -38,11 +38,11 @@ _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
-# C calls attrgetter, which saves time with many messages.
+# An attrgetter runs in C, which saves time with many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# If all headers of a message together are longer, it gets none of the instrumentation's: the database writes spaces, so
-# that headers may take twice as many bytes there.
+# If a message's headers and the instrumentation's have more bytes together, the message gets only its own: the database
+# writes spaces between them, which may double their size.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
@@ -62,10 +62,10 @@ class EnqueueMethods(QueueBase):
         """Add a message in the caller's transaction. If the transaction rolls back, the message never existed.
 
         On a session the message is only recorded, and takes no lock. Right before the COMMIT, after its own flush, the
-        session sends all that it recorded, in lock order, one statement for each queue. A savepoint that rolls back
-        drops what was recorded within it. The COMMIT waits if another transaction is creating the same channel or
-        adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try the
-        transaction again.
+        session sends all that it recorded, in lock order, with one statement for the enqueues of a queue. A savepoint
+        that rolls back drops what was recorded within it. The COMMIT waits if another transaction is creating the same
+        channel or adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try
+        the transaction again.
 
         On an engine the call commits a transaction of its own before it returns; this is the fastest way if you change
         nothing else. On a connection the message is added at once, in the open transaction. Several such calls must
@@ -198,8 +198,8 @@ def _encoded_headers(own: Mapping[str, Any], carried: Mapping[str, str], fixed: 
     """Encode a message's own headers together with added ones.
 
     Args:
-        carried: Headers of the instrumentation. A message that has a header of one of these names gets none of them.
-            Neither does a message with large headers of its own, which tracing must not push over the database's limit.
+        carried: Headers of the instrumentation. They are left out if the message has a header of one of these names, or
+            if they could push its large headers over the database's limit.
         fixed: The header of the group, if any.
     """
     try:

@@ -38,7 +38,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-# Options that a follow-up cannot have: the value that stands for none, and the reason.
+# Options that a follow-up cannot have, each with its default and the reason.
 _NOT_OF_FOLLOWUPS = {
     "coalesce": (False, "and it must be enqueued"),
     "on_duplicate": ("skip", "and your code would not hear of a duplicate, since a worker enqueues it"),
@@ -87,7 +87,7 @@ class _Members:
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages: prepared calls of jobs, or any Enqueue. The header ``group`` of each has the group's id.
 
-        A message that is skipped as a duplicate, or dropped, is no member. A header ``group`` of the message itself
+        A message that is skipped as a duplicate, or dropped, is no member. A message with its own header ``group``
         raises InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
         """
         session = self._checked_session()
@@ -203,20 +203,20 @@ class GroupMethods(EnqueueMethods):
         members can add members, by ``context.group``. Other enqueues to this queue within the block do not join the
         group, and give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
-        When the last member has ended, a worker of any queue of the installation enqueues *then*, exactly once, within
-        about a second; at once if there are no members. A member has ended when it is completed, dead, cancelled or
-        purged; a retry or the death of a worker does not end it. A dead letter that is redriven later is delivered
-        outside of the group. If another message replaces a member by its key, the member stays a member, with the new
-        content.
+        Within about a second after the last member has ended, or after the commit if there are no members, a worker of
+        any queue of the installation enqueues *then*, exactly once. A member has ended when it is completed, dead,
+        cancelled or purged; a retry or the death of a worker does not end it. A dead letter that is redriven later is
+        delivered outside of the group. If another message replaces a member by its key, the member stays a member, with
+        the new content.
 
         The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        If its channel is full, the follow-up comes later. Members update no common row, so none waits for another.
+        While its own channel is full, the follow-up waits. Members that end at the same time do not wait for one
+        another.
 
         Args:
             session: For an AsyncSession too, use a plain ``with``, since everything is only recorded.
             then: The follow-up: a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
-                Enqueue for this queue, without on_duplicate, coalesce, cost and unique_for. None: the group only
-                counts.
+                Enqueue for this queue, without on_duplicate, coalesce, cost and unique_for. None: no message follows.
             on_failure: The follow-up if a member failed or was cancelled. None: *then* follows in that case too.
 
         Example:
@@ -316,9 +316,9 @@ class Groups(Facet[QueueBase]):
         Each member that has not ended is cancelled as by ``queue.cancel``, and cannot add members any more. When the
         members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
-        The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup. In a REPEATABLE
-        READ or SERIALIZABLE transaction the call raises IsolationError.
+        The call locks the members until the transaction ends, and waits for transactions that have locked one of them.
+        In the lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup. In a
+        REPEATABLE READ or SERIALIZABLE transaction the call raises IsolationError.
         """
         return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 

@@ -1,6 +1,6 @@
 """Handlers of a queue by kind, and functions that each worker calls at its start and stop.
 
-What a function returns at the start is a resource, which handlers take as an argument.
+What such a function returns at the start is a resource, which handlers can take as an argument.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or its stop. Its name is also that of the resource that it returns.
+    """A function that a worker calls at its start or stop. The resource that it returns has the function's name.
 
     Attributes:
         takes: For each parameter that takes a resource, the name of the resource.
@@ -76,7 +76,7 @@ class LifespanMethods(QueueBase):
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
         the first message is taken. A function that several queues of a worker declare runs once. A Worker calls them in
         the thread that starts it, and refuses async ones. An AsyncWorker calls all from one task, and plain ones in
-        threads. If a function fails, the worker stops those that ran, and the start raises
+        threads. If a function fails, the worker runs the code after the earlier yields, and the start raises
         :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:
@@ -108,11 +108,11 @@ class LifespanMethods(QueueBase):
     def on_stop(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
-        It takes resources as :meth:`on_start` functions do, and may not yield. The functions run when the last handler
-        has returned or the worker no longer waits for it, and all deliveries are settled. They run in reverse order of
-        declaration; then the code after the yields of on_start functions runs, also in reverse order. If all on_start
-        functions of the queue have run, only the death of the process prevents its on_stop functions. An error is
-        logged, and the other functions still run. A function that several queues of a worker declare runs once.
+        The function takes resources as :meth:`on_start` functions do, and may not yield. Such functions run when the
+        last handler has returned or the worker no longer waits for it, and all deliveries are settled. They run in
+        reverse order of declaration, and then, in reverse order too, the code after the yields of on_start functions.
+        If all on_start functions of the queue have run, only the death of the process prevents its on_stop functions.
+        An error is logged, and the others still run. A function that several queues of a worker declare runs once.
 
         Example:
             >>> @queue.on_stop
@@ -226,7 +226,7 @@ class Handler:
     Attributes:
         retry: The policy of this kind. None: the worker's policy.
         session_type: The class that the parameter ``session`` is annotated with, or None.
-        isolated: Whether it runs in a child process.
+        isolated: Whether the function runs in a child process.
         resources: For each parameter that takes a resource, the name of the resource.
     """
 
@@ -282,14 +282,14 @@ class HandlerMethods(LifespanMethods):
                 ``context.check()`` raises, but the function counts towards ``concurrency`` until it returns.
                 Default: no limit.
             isolation: "process" runs the function in a child process, for code that may hang or crash. The child is
-                killed at the timeout, when its lease is lost, when its message is cancelled, and when the grace period
-                of a stop ends. The function must be plain, take no ``session``, and stand at the top of a module that
-                the child can import; payload and headers must be picklable. Default: in the worker's process.
+                killed at the timeout, when the message is lost or cancelled, and when the grace period of a stop ends.
+                The function must be plain, take no ``session``, and stand at the top of a module that the child can
+                import; payload and headers must be picklable. Default: in the worker's process.
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
-                takes one; ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function
-                raises, the attempts of all have failed. A message that was tried before comes alone, so that a message
-                that fails each time does not make others dead letters. Limits, rates and costs count each message.
+                takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
+                function raises, all have failed. A message that was tried before comes alone, so that a message that
+                fails each time does not make others dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -314,13 +314,13 @@ class HandlerMethods(LifespanMethods):
     def on_dead(self, kind: str, /, **options: Unpack[JobOptions]) -> Callable[[F], F]:
         """Declare the handler of messages that report dead letters of a kind. Use it as a decorator.
 
-        The transaction that buries a message, for whatever reason, also enqueues a message of kind ``"on_dead:" +
-        kind`` (so *kind* has up to 500 bytes) to the same channel, even beyond its max_backlog. The function handles
-        that message as any other, and is declared as with :meth:`handler`. The payload is a dict with ``message_id``,
-        ``channel``, ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
+        The transaction that makes a message a dead letter also enqueues a message of kind ``"on_dead:" + kind`` to the
+        same channel, even beyond its max_backlog. *kind* has at most 504 bytes. The function is declared as with
+        :meth:`handler`. The payload is a dict with ``message_id``, ``channel``, ``kind``, ``reason``, ``error``,
+        ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        A worker without the function leaves them to one that has it. ``configure(on_dead_kinds=...)`` ends them.
+        Workers without the function release them to others. ``configure(on_dead_kinds=...)`` without *kind* ends them.
 
         Example:
             >>> @queue.on_dead("parse")

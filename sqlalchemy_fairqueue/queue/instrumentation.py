@@ -26,7 +26,7 @@ class Instrumentation(Protocol):
     """Hooks on the work of this process. Its methods must not raise."""
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return headers for all messages of a call. A message with a header of the same name gets none of them."""
+        """Return headers for all messages of a call. A message that has a header of one of these names gets none."""
         ...
 
     def around(self, context: Handled, proceed: Callable[[], Any]) -> Any: ...

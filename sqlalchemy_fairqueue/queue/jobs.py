@@ -88,7 +88,7 @@ class Job(Generic[C, P, R_co]):
     def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
         """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.
 
-        The options are those of ``Queue.enqueue``. Each replaces its earlier value; an unknown one raises TypeError.
+        The options are those of ``Queue.enqueue``. A value replaces an earlier one; an unknown option raises TypeError.
         """
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
@@ -100,9 +100,9 @@ class Job(Generic[C, P, R_co]):
         """Return the message for a call, for ``Queue.enqueue_many``.
 
         The arguments are those of the job without context and session. They are converted immediately; later changes
-        have no effect. The payload has only the given arguments; a worker fills in the defaults of its own version. A
-        missing or unknown argument raises TypeError. A value that the annotation does not allow raises PayloadError,
-        which names the argument and the value.
+        have no effect. The payload has only the given arguments; a worker fills in the defaults of its version of the
+        function. A missing or unknown argument raises TypeError. A value that the annotation does not allow raises
+        PayloadError, which names the argument and the value.
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
@@ -272,8 +272,8 @@ class JobMethods(ScheduleMethods, ResultMethods):
         checks the values.
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's
-        defaults. A payload that does not fit is a dead letter at once, with a reason that names the argument. If a
-        worker does not know an argument or the kind, it leaves the message to other workers, which may know it.
+        defaults. A message with a payload that does not fit is dead at once, with a reason that names the argument. If
+        a worker does not know an argument or the kind, it leaves the message to other workers, which may know it.
 
         Args:
             kind: The kind of its messages. Default: the function's name.

@@ -50,7 +50,7 @@ ERROR = 2**20
 
 
 class MessageNameWords(TypedDict, total=False):
-    """The channel of messages with their key, their ordering key, or both, in place of an id."""
+    """The arguments that name messages without an id: a channel with a key, an ordering key, or both."""
 
     channel: str | None
     key: str | None
@@ -119,9 +119,9 @@ class LookupMethods(QueueBase):
         A *key* finds the message that holds it; a cancel takes the key from the message at once. If several messages
         have the *ordering_key*, the call returns the leased one, or else the one that goes next.
 
-        The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
-        up to 60,000 leased messages. It computes shares from up to 1,000 channels with leased messages and 1,000 ready
-        channels; if there are more, the entitled share is an upper bound. ``queue.admin.contention`` reads all.
+        By indexes the call reads a bounded part of the queue: up to 1,000 messages ahead of this one, 60,000 leased
+        messages, 1,000 channels with leased messages and 1,000 ready channels. If there are more channels, the entitled
+        share is an upper bound; ``queue.admin.contention`` reads all channels.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -162,17 +162,17 @@ class LookupMethods(QueueBase):
     ) -> MessagePage:
         """Return a page of the unsettled messages that match all filters, with the first 65,536 bytes of each content.
 
-        Messages of one channel come in the order of delivery: first those that consumers hold, by id, then the others.
-        Messages of the whole queue come by id, in the order of their enqueues.
+        Messages of one channel come in the order of delivery: first the leased messages, by id, then the undelivered
+        ones. Messages of the whole queue come by id, in the order of their enqueues.
 
         ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
         the order is on exactly one page, whatever is enqueued or settled between pages. A message that is delivered or
         returned between two pages may be on both or neither. Each message is shown as it is when it is read.
 
         Indexes find the messages of a channel, also by key or state, and all messages of a queue that is the only one
-        of its installation; then the call reads O(log n) and what it returns. No index helps with *kind*, "held", or a
-        *state* of the whole queue: the call then reads at most *scan* messages, so a page may be empty although it is
-        not the last. For "leased", or a channel without state, it reads the ids of all leased messages of the queue.
+        of its installation; then the call reads little more than it returns. No index helps with *kind*, the state
+        "held", or a *state* of the whole queue: the call then reads at most *scan* messages, so a page before the last
+        may be empty. For "leased", or a channel without a state, it reads the ids of all leased messages of the queue.
 
         *limit* is 1 to 10,000, *scan* 1 to 1,000,000. *state* is "leased", "ready", "held" or "scheduled". *key* needs
         a channel. *after* is ``page.next`` of the previous page, with the same filters.
@@ -222,7 +222,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready, so its channel is, too; the bounded reading above may have missed that.
+    # The message is ready, so its channel is, too; the bounded reading above may have missed the channel.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -262,9 +262,9 @@ class WithdrawalMethods(QueueBase):
 
         If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
         key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of the
-        id you can give a *channel* with a *key*, an *ordering_key* or both. A session looks for messages of this name
-        before it sends its enqueues, so it withdraws none that it adds itself. The ``outcome`` and ``outcomes`` of the
-        receipt are set after the COMMIT; on a Connection they are set at once.
+        id you can give a *channel* with a *key*, an *ordering_key* or both. A session looks up keys before it sends its
+        enqueues, so it does not withdraw its own messages. The ``outcome`` and ``outcomes`` of the receipt are set
+        after the COMMIT; on a Connection they are set at once.
 
         A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
         taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use
@@ -287,12 +287,12 @@ class WithdrawalMethods(QueueBase):
         """Delete all messages of a channel that no consumer holds and that match all filters.
 
         The filters are *kind*, *key* and *ordering_key*; *state*: "ready", "scheduled" or "held", as the message stands
-        when the call is sent; *since* and *until* (aware): enqueued at or after the one, and before the other.
+        when the call is sent; *since* and *until* (aware): enqueued at *since* or later, and before *until*.
         ``queue.admin.count_undelivered`` counts the messages beforehand. The ``purged`` of the receipt is set after the
         COMMIT; on a Connection it is set at once.
 
-        Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
-        its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
+        Leased messages stay, and messages that another transaction has locked or not committed. A transaction sends its
+        enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
 
         The call locks the channel's state and the messages until the transaction ends; until then the channel is not
         served. The call waits for a dequeue that is serving the channel. A million messages take seconds. Without

@@ -52,7 +52,7 @@ class PayloadSchema:
         }
         typed: Any = TypedDict
         self._type = typed(kind if kind.isidentifier() else "Payload", fields)
-        # Made here, so that msgspec refuses unsupported types now and not later.
+        # Checked here, so that unsupported types are refused at the declaration of the job.
         for name, annotation in types.items():
             _check_type(kind, name, annotation)
 
@@ -190,7 +190,7 @@ class ResultSchema:
         return plain
 
     def value(self, plain: Any) -> Any:
-        """Convert a kept value to the annotated return type; raise PayloadError if it does not fit any more."""
+        """Convert a kept value to the annotated return type; raise PayloadError if it does not fit this type."""
         return self._converted(plain, f"the result of job {self.kind!r} is {plain!r:.80}")
 
     def _converted(self, plain: Any, what: str) -> Any:
@@ -419,7 +419,7 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return the local time with its UTC offset, and whether a zone is missing; a payload keeps no more of the zone.
+    """Return what a payload keeps of a moment: local time and UTC offset, and whether it has no time zone.
 
     Moments in different zones may compare unequal although they are the same instant with the same offset.
     """

@@ -59,7 +59,7 @@ _READ_ONLY = "25006"
 
 
 class ResultOptions(TypedDict, total=False):
-    """Which channel a message must be in, and how long to wait for its end."""
+    """The options of ``result``: which channel the message must be in, and how long to wait for its end."""
 
     channel: str | None
     timeout: timedelta | None
@@ -96,18 +96,18 @@ class ResultMethods(HandlerMethods):
         type. The value is None if a verb completed the message without a result.
 
         Args:
-            message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.
-            channel: The channel that the message must be in, such as that of the tenant who asks; None: any. A message
-                of another channel raises UnknownMessage, and so does one whose channel is not kept any more.
+            message_id: The id in the receipt. Anybody can guess ids, so give *channel* too if a tenant asks.
+            channel: The channel that the message must be in, such as the channel of the tenant who asks; None: any. A
+                message of another channel raises UnknownMessage, and so does a message of which nothing is kept.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
                 Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
-                handler that waits keeps its place in the worker and gets a HandlerWaitWarning; a :meth:`group` follows
-                messages without waiting.
+                handler that waits occupies its place in the worker and gets a HandlerWaitWarning; use a :meth:`group`
+                instead.
 
         Raises:
             ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
-                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (completed, but the result is not kept, or
-                not any more), UnknownMessage (never in this queue, or not known to be in the *channel*).
+                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (completed, but the result was not kept,
+                or is deleted), UnknownMessage (never in this queue, or not known to be in the *channel*).
             PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
 
         Example:
@@ -211,7 +211,7 @@ class _LoopEvent:
             self._loop.call_soon_threadsafe(self._event.set)
 
     def wait(self, seconds: float) -> None:
-        # This import needs greenlet.
+        # Imported here, since the import needs greenlet.
         from sqlalchemy.util import await_only  # noqa: PLC0415
 
         await_only(self._within(seconds))
@@ -310,7 +310,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 def results_of_batch(result: object, count: int) -> list[Any]:
     """Return the result of each message of a batch, from the list or None that the handler returned.
 
-    If it returned something else, each result is an UnkeptValue that says so.
+    If the handler returned something else, each result is an UnkeptValue that says so.
     """
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count

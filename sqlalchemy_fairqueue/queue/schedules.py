@@ -57,16 +57,16 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Each worker of the queue sets the schedule when it starts; the worker's role needs the grant "producer" too.
         Only workers with the schedule in their code run its slots, so a schedule removed from the code runs no more
-        once the last worker of the old code has stopped. If a slot stays due for a week since no worker runs it, the
-        schedule's row is removed. A worker that has the schedule again before that runs the missed slots by catch_up.
-        If versions of the code differ, the worker started last decides.
+        once the last worker of the old code has stopped. If no worker runs a due slot for a week, housekeeping removes
+        the schedule. A worker whose code has the schedule before that runs the missed slots by catch_up. If versions of
+        the code differ, the worker started last decides.
 
         Args:
             name: Default: the function's name.
             channel: As for ``schedules.set``; so are the options cron, every, timezone, catch_up, jitter, payload,
                 headers, max_attempts and ordering_key.
             kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
-                is that already, so several schedules can share it.
+                is so already; so several schedules can share a function.
             retry: As for :meth:`handler`; so is *timeout*.
 
         Example:
@@ -133,17 +133,17 @@ class Schedules(Facet[ScheduleMethods]):
         job: Enqueue | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Create or change the schedule of that name in the channel: it enqueues a message again and again.
+        """Create or change a schedule, which enqueues a message to a channel again and again.
 
         The change takes effect with the caller's commit. The first slot is later than the call, so a new schedule does
         not run at once. Any worker of the queue then runs its slots, each once: one transaction records the slot and
         enqueues the message. While no worker runs, nothing is enqueued; *catch_up* decides about missed slots.
 
-        A call with another cron, timezone or every begins anew from now. Other changes keep the slots, and the same
-        call again changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
+        With another cron, timezone or every, the schedule begins anew from now. Other changes keep the slots, and an
+        equal call changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
         ends, and waits for another transaction that changes it.
 
-        The message has two headers: ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
+        The message has the headers ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
 
         Args:
             name: Unique in the channel, so that each tenant can have its "nightly".
@@ -162,7 +162,7 @@ class Schedules(Facet[ScheduleMethods]):
     def remove(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Remove a schedule, if it exists. Messages that it has enqueued stay.
 
-        The call locks the schedule until the transaction ends, and waits for a worker that runs a slot of it.
+        The call locks the schedule until the transaction ends, and waits for a worker that runs one of its slots.
         """
         return self._perform(where, [change.remove_schedule(self._target, *_checked(channel, name))], None)
 
@@ -171,8 +171,8 @@ class Schedules(Facet[ScheduleMethods]):
         """Pause a schedule. Slots that come during the pause are skipped, whatever its catch_up.
 
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
-        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and fails as a
-        whole.
+        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and commits
+        nothing.
         """
         return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=True)], None)
 
@@ -186,9 +186,9 @@ class Schedules(Facet[ScheduleMethods]):
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
         The call is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the
-        time of the call. Its locks and its place in the lock order are those of an enqueue. A missing schedule raises
-        UnknownSchedule. If the channel is full, the call raises ChannelFull or, if its policy says "drop", returns
-        None.
+        time of the call. The call has the locks of an enqueue and its place in the lock order. A missing schedule
+        raises UnknownSchedule. If the channel is full, the call raises ChannelFull or, if the channel's policy says
+        "drop", returns None.
         """
         _checked(channel, name)
         target, doing = self._target, f"run schedule {name!r} of"
@@ -206,7 +206,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules by channel and name, without those that are only recorded.
+        """Return at most *limit* (1 to 100,000) schedules by channel and name, as the database has them.
 
         *after* is the last schedule of the previous page.
         """

@@ -53,7 +53,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def resolved(annotations: dict[str, Any], function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
     """Return the types of some of a function's annotations; what cannot be resolved raises an exception."""
-    # get_type_hints looks at this attribute alone.
+    # A stand-in with these annotations alone, since get_type_hints resolves all annotations of what it is given.
     alone: Any = type("Annotated", (), {})()
     alone.__annotations__ = annotations
     return get_type_hints(alone, getattr(inspect.unwrap(function), "__globals__", None), include_extras=extras)

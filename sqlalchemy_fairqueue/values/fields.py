@@ -42,15 +42,15 @@ class Rate:
     The limit is exact: in any time t at most burst + t * count / per messages are delivered (generic cell rate
     algorithm, ITU-T I.371). Under a rate of cost, deliveries make a debt, of which *count* is paid each *per*. Messages
     are delivered while the debt is below *burst*; so in any time t they cost at most burst + t * count / per, plus the
-    cost of the last one. If a settlement corrects a cost, the debt changes by the difference. Rates with equal
+    cost of the last message. If a settlement corrects a cost, the debt changes by the difference. Rates with equal
     interval, burst and unit are equal.
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.
-        per: The time. per / count must be 1 microsecond to 365 days, and is rounded to microseconds.
-        burst: Messages or cost that may come in a row, up to a billion. None: what a tenth of a second allows, at least
-            1. A smaller burst loses throughput, since consumers come a little late (a burst of 1: 4 % at 10 messages/s,
-            16 % at 50).
+        per: The time that *count* is for. per / count must be 1 microsecond to 365 days; it is rounded to microseconds.
+        burst: Messages or cost that may come in a row, 1 to a billion. None: what the rate allows in 0.1 s, at least 1.
+            A smaller burst loses throughput, since consumers come a little late (a burst of 1: 4 % at 10 messages/s, 16
+            % at 50).
         of: "messages" or "cost". The cost of a message is what ``enqueue(cost=)`` declares, by default 1; in a queue
             that is fair by seconds, it is the milliseconds that the handler takes.
 
@@ -175,8 +175,8 @@ class Definition(ABC):
 
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
-        holds: From when on a change applies, in words.
-        refuses: Whether the field can keep new messages out. A replay takes no such field, since the history does not
+        holds: When a change begins to apply, in words.
+        refuses: Whether the field can keep new messages out. A replay refuses such a field, since the history does not
             record the messages that the field kept out.
     """
 

@@ -46,32 +46,32 @@ class Enqueue:
         delay: The message is due this long after the transaction sends it, up to 365 days. Excludes at.
         at: The message is due at this instant (aware), up to the year 9999 in UTC; a past instant means now.
         priority: 1 or more. Of the due messages of a channel a higher number goes first, and before messages without.
-            Retries, releases and redrives keep it. The policy may weigh it against waiting.
+            Retries, releases and redrives keep it. The channel's ``priority_aging`` may weigh it against waiting.
         key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
             database writes it: with a blank after each comma and colon, and numbers written out.
         max_attempts: A failing message becomes a dead letter after this many attempts. None: as many as the queue says.
         on_duplicate: What happens if another message has the key. "skip": nothing is added; the receipt names the other
-            message. "raise": DuplicateMessage. "replace": the other message keeps its id and enqueued_at and takes
-            everything else from this one; its attempts start from zero. With a delay this is a debounce. If the other
-            message is leased, it loses the key instead, and this one is added.
-        cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in any unit that all messages of the
-            queue share, such as pages or tokens; milliseconds in a queue that is fair by seconds. Channels get equal
-            sums of cost, by weight. An estimate is enough, since a settlement can correct it.
+            message. "raise": the enqueue raises DuplicateMessage. "replace": the other message keeps its id and
+            enqueued_at and takes everything else from the new message; its attempts start from zero. With a delay this
+            is a debounce. If the other message is leased, it loses the key instead, and the new message is added.
+        cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
+            such as pages or tokens; milliseconds in a queue that is fair by seconds. In a queue that is fair by cost,
+            channels get equal sums of cost, by weight. An estimate is enough, since a settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
-            outlives this period keeps the key until it ends. None: as long as the message lives. A key whose message
-            has ended is taken only for messages that have a unique_for themselves. The receipt of "skip" and the error
-            of "raise" name the message that began the period, even if it has ended. "replace" rewrites that message
-            while it waits, and begins the period anew; once it is leased or has ended, the new one is a duplicate.
+            outlives this period keeps the key until it ends. None: as long as the message lives. After its message has
+            ended, a key is taken only for messages with a unique_for. The receipt of "skip" and the error of "raise"
+            name the message that began the period, even if it has ended. "replace" rewrites that message while it
+            waits, and begins the period anew; once it is leased or has ended, the new message is a duplicate.
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
-            are delivered one at a time, in the order of their enqueues. A retry with a delay holds the next ones back
-            until the message is completed, dead, cancelled or purged. The keys of a channel take turns. None: the
-            message waits for no other.
+            are delivered one at a time, in the order of their enqueues. A message that waits for a retry holds the next
+            ones back, until it is completed, dead, cancelled or purged. The ordering keys of a channel take turns.
+            None: the message waits for no other.
         coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer. That
             message keeps its payload and time, and is not delivered before this transaction ends, so its handler sees
-            what this transaction committed. If none waits, this one is added, even while another is leased. Needs an
-            ordering_key; excludes a key.
+            what this transaction committed. If no such message waits, the new message is added, even while another is
+            leased. Needs an ordering_key; excludes a key.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -174,8 +174,8 @@ class Receipt:
             InvalidArgument. For a duplicate: the message that has the key; with ``unique_for`` it may have ended.
         created: Whether a message was added; None until the commit.
         outcome: None until the commit. "created"; "duplicate" if the key was taken; "replaced" if the message that has
-            the key was rewritten; "coalesced" if nothing was added since message_id, another message of the ordering
-            key, waits; "dropped" if the channel was full and its policy says "drop".
+            the key was rewritten; "coalesced" if nothing was added because another message of the ordering key,
+            *message_id*, waits; "dropped" if the channel was full and its policy says "drop".
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -199,8 +199,8 @@ class CancelReceipt:
         message_id: None if the cancel named messages by their key or ordering key.
         outcome: None until the commit. "cancelled": the message is never delivered. "leased": a consumer holds it; it
             is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing": it was done,
-            dead, withdrawn before, or in another queue. For several messages: "leased" if one of them is, or else
-            "cancelled" if one of them is, or else "missing".
+            dead, withdrawn before, or in another queue. For several messages: "leased" if any is leased, else
+            "cancelled" if any was cancelled, else "missing".
         outcomes: The outcome of each message, by id; None until the commit, empty if no message has the name.
 
     See Also:
@@ -312,13 +312,13 @@ class Lease:
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
         """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
 
-        After this call the worker does not charge the channel any more. Outside of a worker both costs are None.
+        After this call the worker charges the channel nothing more. Outside of a worker both costs are None.
         """
         return None, None
 
 
 class Undecoded(NamedTuple):
-    """The place of a payload that nobody has asked for yet. *decode* makes it of the content and the kind."""
+    """Stands for a payload that nobody has asked for yet. *decode* makes the payload of the content and the kind."""
 
     decode: Callable[[bytes, str], Any]
 
@@ -333,7 +333,8 @@ class Delivery:
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
-        settled: How this process has settled it, such as "complete"; set after the commit, or at once on a Connection.
+        settled: How this process has settled it, such as ["complete"]; set after the commit, or at once on a
+            Connection.
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether the queue kept results at the delivery, so that a completion stores one.
 
@@ -369,8 +370,7 @@ class Delivery:
         """The payload, decoded on first access, so that an unused large payload costs nothing.
 
         Raises:
-            PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury this message; the
-                others are not affected.
+            PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury the message.
         """
         decoded = self._decode()
         if isinstance(decoded, PayloadError):
@@ -441,7 +441,7 @@ AFTER_GROUP_HEADER = "after_group"
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts:
-    """The members of a finished group, by outcome; its follow-up has them as ``context.after_group``.
+    """How the members of a finished group ended; the handler of its follow-up has this as ``context.after_group``.
 
     Attributes:
         total: All members, including those that members added.
@@ -473,9 +473,9 @@ class GroupStatus(GroupCounts):
     """The present counts of a group.
 
     Attributes:
-        pending: Members that have not ended: ready, scheduled, leased, or to be tried again.
-        finished_at: When its follow-up was enqueued; without one, when all members were found to have ended. None: the
-            group is open.
+        pending: Members that have not ended.
+        finished_at: When the follow-up was enqueued; without a follow-up, when a worker found that all members had
+            ended. None: the group is open.
         message_id: The follow-up, once it is enqueued.
         problem: Why the last try to enqueue the follow-up failed; it is tried again.
 

@@ -46,10 +46,10 @@ def _made_again(kind: type[Outcome], args: tuple[object, ...]) -> Outcome:
 
 
 class Retry(Outcome):
-    """Try the message again later, and count the attempt. After its last attempt it becomes a dead letter.
+    """Try the message again later, and count the attempt. After the last attempt the message becomes a dead letter.
 
     Args:
-        delay: The least wait. None: as the retry policy says.
+        delay: How long to wait at least. None: as the retry policy says.
         error: The text to keep with the message. None: the exception that this outcome was raised from, if any.
 
     Example:
@@ -81,7 +81,7 @@ class Release(Outcome):
     """Give the message back without counting the attempt.
 
     Args:
-        delay: The least wait. None: no wait; the message keeps its place in the channel.
+        delay: How long to wait at least. None: no wait; the message keeps its place in the channel.
 
     Example:
         >>> @queue.handler("call")
@@ -132,10 +132,10 @@ class Bury(Outcome):
 class RetryPolicy:
     """Which failed messages are tried again, and when: exponential backoff with full jitter.
 
-    The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, at least
-    (1 - jitter) times that, so that messages which failed together do not come back together. Source: M. Brooker,
-    "Exponential Backoff and Jitter", 2015. A retried message goes behind those of its channel that were due before it,
-    or to the place of its priority.
+    The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, and at least
+    the part 1 - jitter of the longest wait, so that messages which failed together do not come back together. Source:
+    M. Brooker, "Exponential Backoff and Jitter", 2015. A retried message goes behind messages of its channel that were
+    due earlier, or to its priority's place.
 
     Attributes:
         first: The longest wait after the first attempt.
@@ -143,7 +143,7 @@ class RetryPolicy:
         cap: The upper bound of all waits.
         jitter: The random part of the wait, 0 to 1.
         max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
-            that is lower. None: only its own applies. An attempt whose process died or whose lease was lost counts.
+            that is lower. None: no such limit. An attempt whose process died or whose lease was lost counts.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
             letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a

@@ -36,7 +36,7 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""The default of arguments in which None has a meaning of its own: leave the value as it is."""
+"""The default of an argument for which None is a value: what the argument would set stays as it is."""
 
 
 # Without slots, since ChannelStats has this and another base, and only one of the two may have slots.
@@ -91,7 +91,7 @@ class ChannelPolicy(PolicyFields):
         max_cost_out: Most that the leased messages cost together; the cost charged at their delivery counts. A message
             that costs more by itself is delivered when no other message of the channel is leased.
         rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".
-        weight: Messages in each turn. While two channels have work, weight 3 gets three times the share of weight 1.
+        weight: The share of the service. While two channels have work, weight 3 gets three times the share of weight 1.
         max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond it. Concurrent
             transactions may exceed it by what they enqueue, and a full channel still takes back retried and released
             messages.
@@ -150,7 +150,7 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """Return the fields to change: all fields of *policy*, or the named *changes*, whichever is given.
+    """Return the fields to change: all fields of *policy* or, if that is None, the *changes*.
 
     Each change is checked by itself; only the database knows, and checks, the resulting policy.
     """

@@ -41,7 +41,7 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds it back, and no message is leased: the next dequeue by a consumer with its handler takes it."""
+    """Nothing holds it back, and no message is leased: the next dequeue by a worker with its handler takes it."""
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -51,7 +51,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that holds capacity: its ``share`` of the leased messages, and to how much it is ``entitled``, 0 to 1.
+    """A channel that holds capacity: its ``share`` of the leased messages, and the ``entitled`` share, both 0 to 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -91,7 +91,7 @@ class QueueTaker:
 
 @dataclass(frozen=True, slots=True)
 class LongestOut:
-    """The leased message that consumers have held longest, among those that a limit counts.
+    """Of the leased messages that a limit counts, the message that consumers have held longest.
 
     Attributes:
         message_id: Without a history, the least id of the messages that the limit counts.
@@ -118,8 +118,8 @@ class Wait:
     """Why a message waits, and who holds what it waits for.
 
     Attributes:
-        until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels that hold the capacity it waits for, the greatest first. Empty: no other channel holds any.
+        until: By when a rate allows the message, or a scheduled message is due. None: unknown.
+        takers: Up to three channels that hold the capacity it waits for, the greatest first. Empty: no other does.
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
@@ -147,7 +147,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverReason:
-    """A reason for which messages of a queue wait, how many wait for it, and in how many channels.
+    """A reason why messages of a queue wait, how many messages wait for this reason, and in how many channels.
 
     Attributes:
         until: When one of these channels may go on, at the latest. None: unknown.
@@ -240,7 +240,7 @@ class QueueStats(QueueCapacity):
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
-        served_since: Five minutes ago or, if that is later, the oldest of the last 2,000 attempts of all queues.
+        served_since: Five minutes ago or, if later, the time of the oldest of the last 2,000 attempts of all queues.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -329,8 +329,8 @@ class ChannelDemand:
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         last_dequeue_at: When the channel was last served, or None.
-        opens_at: Until when dequeues skip it, because of its rate or because its first message is not due. None: they
-            do not skip it.
+        opens_at: Until when dequeues skip it because of its rate or because its first message is not due. None:
+            neither.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
 
@@ -374,7 +374,7 @@ class ChannelDemand:
 
     @property
     def competes(self) -> bool:
-        """Whether the channel has leased messages, or waits for what others hold; needs a reading with reasons."""
+        """Whether the channel has leased messages, or waits for what others hold, which is known if *wait* was read."""
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
 
@@ -382,8 +382,8 @@ class ChannelDemand:
 class ChannelStats(PolicyFields, ChannelDemand):
     """The state of a channel at the time of the call.
 
-    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Fields that
-    none of the three lists mean what they mean in :class:`QueueStats`, for one channel.
+    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Fields without
+    a description there or here mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
@@ -454,13 +454,13 @@ class Contention(Competition):
     Attributes:
         channels: The listed channels, the longest wait first; channels without ready messages come last.
         waiting: How many channels have ready messages.
-        rivals: How many channels compete: those with leased messages, and those with ready messages that neither a
-            pause nor their own limit or rate holds back.
+        rivals: How many channels compete: with leased messages, or with ready messages that neither a pause nor their
+            own limit or rate holds back.
         rival_weight: The sum of the competing channels' weights.
         leased: Leased messages of the queue.
-        served_cost: The cost of the queue's attempts that ended in the last five minutes or, if that is later, since
-            the oldest of the last 2,000 of all queues. None: the queue shares by messages, or records no history.
-        waits: The median, the 90th and 99th percentile and the maximum of all channels' waits. Empty: nothing is ready.
+        served_cost: The cost of the queue's attempts that ended in the last five minutes, among the last 2,000 attempts
+            of all queues. None: the queue shares by messages, or records no history.
+        waits: Median, 90th and 99th percentile and maximum of the waits of all channels. Empty: nothing is ready.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -497,8 +497,8 @@ class ConsumerInfo:
 
     Attributes:
         leased: Messages that it holds, including those that wait for a handler.
-        delivered_at: When the first of them was delivered. None: it holds no message, or the queue records no history.
-        message_id: The id of that message; without a history, the least id of those it holds. None: it holds none.
+        delivered_at: When the first of these was delivered. None: it holds no message, or the queue records no history.
+        message_id: The id of that message; without a history, the least id of its messages. None: it holds no message.
         kind: The kind of that message, or None; likewise channel.
         expires_at: When its last lease expires unless it is extended.
         waiting_until: Until when it waits for work. None: it does not wait.
@@ -506,8 +506,8 @@ class ConsumerInfo:
             last hour; or the worker still took or waited for work ten seconds later, which shows that it started after
             the request.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
-        version: The version of the library that a worker runs. None: the worker has just started, or this is no worker.
-        handlers: The messages that it holds, those held longest first, as many as were asked for.
+        version: The version of the library that a worker runs. None: it has just started, or is no worker.
+        handlers: The messages that it has held longest, the longest first, as many as were asked for.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -552,7 +552,7 @@ class DeadLetterInfo:
     """A message that is not tried again unless it is redriven. Times are in UTC.
 
     Attributes:
-        message_id: A redrive keeps it.
+        message_id: The id of the message, which a redrive keeps.
         content: The payload as it is stored.
         max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names the policy's limit.
         deliveries: How often it was ever delivered.
@@ -611,9 +611,9 @@ class MessageDetails:
         cancelled: Whether it was cancelled while a consumer holds it.
         expires_at: When that consumer's lease expires unless it is extended.
         unreadable: Why the row cannot be read; then *kind* and *content_size* are None. None: it can be read.
-        messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or a page was read.
-        wait: Why it waits. None: a consumer holds it, or a page was read.
-        history: Its last 100 recorded attempts that ended, the oldest first; empty if a page was read.
+        messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or it is in a page.
+        wait: Why it waits. None: a consumer holds it, or it is in a page of ``queue.messages``.
+        history: Its last 100 recorded attempts that ended, the oldest first; empty if it is in a page.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -728,11 +728,11 @@ class Erasure:
         messages: Messages that no consumer held.
         leased: Messages that consumers held; their handlers cannot settle them.
         keys: Keys that were taken for a period.
-        followups: Messages that would have followed a group.
+        followups: Follow-ups of open groups.
         audits: Audit entries that keep who did what and when, without the channel and the details.
         left_over: Messages and dead letters that other transactions had locked. If there are any, erase once more.
-        forgotten: Whether the channel is gone with its policy. If it is not gone, and nothing is left over, a worker
-            deletes the channel when the transactions that are open now have ended.
+        forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
+            it when the transactions that are open now have ended.
 
     See Also:
         :class:`~sqlalchemy_fairqueue.queue.Admin`
@@ -756,9 +756,9 @@ class AuditEntry:
     """A recorded action on a queue, a channel or a message, or on the installation.
 
     Attributes:
-        queue: None if it concerned the installation, such as a shared limit.
+        queue: None if the action concerned the installation, such as a shared limit.
         at: In UTC.
-        channel: None if it concerned the whole queue.
+        channel: None if the action concerned no single channel.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.queue.Admin.record_audit`
@@ -783,11 +783,11 @@ HANDLER_BOUNDS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendPoint:
-    """A queue or channel in a step of time.
+    """How a queue or channel stood in one step of a :class:`Trend`.
 
     Attributes:
         at: When the step begins, in UTC.
-        ready: The most messages that were ready at a sample. None: there is no sample.
+        ready: The most messages that were ready at a sample of the step. None: there is no sample.
         oldest_wait: The longest wait of the oldest ready message at a sample. None: there is no sample.
         served: Attempts that completed a message. None: unknown; likewise failed.
         failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
@@ -844,7 +844,7 @@ class Trend:
 
     Attributes:
         channel: None: the trend is of the whole queue.
-        points: The oldest first.
+        points: One for each step, the oldest first.
         handlers: How long handlers took in the last 10,000 attempts of all queues; kinds with the most attempts first.
 
     Example:
@@ -866,7 +866,7 @@ class DeadLetterGroup:
 
     Attributes:
         error: The last line of the error, in which # replaces numbers; or None.
-        message_ids: The ids of the newest of them.
+        message_ids: The ids of the newest of these dead letters.
     """
 
     kind: str | None

@@ -1,7 +1,7 @@
 """Schedules as values: their recurrence, their state, and their slots.
 
 Instants are microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the library cronsim
-implements. A fixed time of day that the clocks skip means the first valid moment after the gap; one that they repeat
+implements. A fixed time of day that the clocks skip means the first valid moment after the gap; a time that they repeat
 counts only the first time. An expression whose minute or hour begins with ``*`` counts elapsed time: it goes on through
 a repeated hour, and has no slots in a gap.
 """
@@ -30,10 +30,10 @@ GRACE: Final = timedelta(minutes=1)
 _FIELDS = 5
 _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
-# No zone changes twice within so many seconds.
+# No time zone changes its UTC offset twice within so many seconds.
 _STEP = 6 * 3600
-# Windows in which to look for the last slot, until one has a slot. That of every minute is in the first; that of 29
-# February is in the last.
+# Windows in which to look for the last slot, until one has a slot. The first finds slots of every minute, the last
+# finds slots of 29 February.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
 
 
@@ -61,7 +61,7 @@ class CronTiming:
                 yield found
 
     def _by_elapsed_time(self, second: int) -> Iterator[int]:
-        """Yield the slots of one UTC offset after the other, since cronsim errs if clocks change by half an hour."""
+        """Yield slots, with a CronSim for each UTC offset, since CronSim errs if the clocks change by half an hour."""
         change: int | None = second + 1
         while change is not None:
             begin, offset = change - 1, self._offset(change)
@@ -140,9 +140,9 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """Return the slots to run among those later than *done_until* and not later than *now*, at most *most*.
+    """Return at most *most* slots to run, of the slots after *done_until* and not after *now*, in microseconds.
 
-    Every slot on time runs. "all" also runs every late slot, "skip" none, and "last" the newest if none is on time.
+    Slots on time always run. *catch_up* decides about late ones: "last" runs the newest if none is on time.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))
@@ -217,8 +217,8 @@ class Recurrence:
         every: An interval of at least a second. The first slot comes one interval after the schedule is made.
         timezone: The IANA name of the zone of cron, like ``"Europe/Berlin"``. None: UTC.
         catch_up: What happens to slots to which workers come more than a minute late. "last", the default: the newest
-            runs, unless a later slot is on time. "skip": none runs. "all": each runs.
-        jitter: Delays each message by up to this time, by a fraction that depends on the slot.
+            of them runs, unless a later slot is on time. "skip": none of them runs. "all": each runs.
+        jitter: Delays each message by a part of this time; the part depends on the slot.
 
     Example:
         >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
@@ -284,8 +284,8 @@ class ScheduleInfo:
         jitter: Most time from a slot to the delivery of its message.
         in_code: Whether ``Queue.periodic`` declares it.
         state: "active"; "paused"; "failing", see *problem*; "overdue" if no worker came within five minutes.
-        next_run_at: The next slot. None if it is paused, or if its zone or expression is not known here.
-        last_slot_at: The slot that was run last, at *last_run_at*; None before the first.
+        next_run_at: The next slot. None if the schedule is paused, or this machine cannot read its zone or expression.
+        last_slot_at: The slot that was run last, at *last_run_at*; None if no slot has been run.
         last_message_id: The message of that slot; None if there is none, or if it was dropped.
         problem: Why workers cannot run it, found at *problem_at*; or None.
 

@@ -72,7 +72,7 @@ class Names(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationByKind(Duration):
-    """A field with a time for all kinds of messages, or a dict of times by kind; its key None means other kinds."""
+    """A field with a time for all kinds of messages, or a dict of times by kind, in which None means other kinds."""
 
     metavar: ClassVar[str] = "[KIND=]DURATION"
 
@@ -104,7 +104,7 @@ class DurationByKind(Duration):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOf(Definition):
-    """A policy, or a dict of only those of its fields that are to change, stored as a JSON object."""
+    """A field whose value is a policy, or a dict of the policy's fields to change, stored as a JSON object."""
 
     def checked(self, name: str, value: object) -> PolicyChanges:
         if isinstance(value, ChannelPolicy):

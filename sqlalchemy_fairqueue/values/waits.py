@@ -1,4 +1,4 @@
-"""Finds out why channels wait, and for whom, from what readings of their queue return."""
+"""Finds out from statistics of a queue why its channels wait, and for which channels or queues."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _holds(
 
 
 _LATE = timedelta(seconds=1)
-"""How long a rate stays the reason after it allows a message, since consumers need time; a dequeue ends this."""
+"""How long a rate stays the reason after it allows a message, unless a dequeue comes: consumers need some time."""
 
 
 def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = False) -> bool:
@@ -94,7 +94,7 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield about how much more each part of a shared limit allows, with the reason of messages that wait for it."""
+    """Yield about how much more each bound of a shared limit allows, and the reason for which its messages wait."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:
