@@ -551,13 +551,13 @@ class UnknownMessage(ResultError):
     Example:
         >>> queue.result(engine, 1_000_000)
         Traceback (most recent call last):
-        sqlalchemy_fairqueue.errors.UnknownMessage: queue ... never had a message 1000000; correct the id, or ...
+        sqlalchemy_fairqueue.errors.UnknownMessage: queue ... knows no such message 1000000; correct the id or ...
     """
 
     queue: str
 
     def __str__(self) -> str:
-        return f"queue {self.queue!r} never had a message {self.message_id}; correct the id, or ask the message's queue"
+        return f"queue {self.queue!r} knows no such message {self.message_id}; correct id or channel, or ask its queue"
 
 
 def refuse_migration(error: DBAPIError, doing: str) -> NoReturn:

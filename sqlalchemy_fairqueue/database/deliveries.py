@@ -293,22 +293,14 @@ def held_tokens(connection: Connection, target: Target, lease_id: int) -> list[T
 
 def find_holder(connection: Connection, target: Target, message_id: int) -> str | None:
     doing = f"find who holds message {message_id} of"
-    holder: str | None = refusal(connection, target, doing, "lost", message_ids=[message_id])["holder"]
+    holder: str | None = refusal(connection, target, doing, outcome="lost", message_ids=[message_id])["holder"]
     return holder
 
 
-def refusal(
-    connection: Connection,
-    target: Target,
-    doing: str,
-    outcome: str,
-    *,
-    channel: str | None = None,
-    message_ids: Sequence[int] | None = None,
-) -> dict[str, Any]:
-    """Return what ``fq_refuse`` tells about an outcome."""
-    which = {"channel": channel, "ordinal": None, "message_ids": message_ids, "fails": False}
-    detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, outcome=outcome, **which).value(connection))
+def refusal(connection: Connection, target: Target, doing: str, **which: str | list[int]) -> dict[str, Any]:
+    """Return what ``fq_refuse`` tells about an outcome; *which* are its parameters, by default null."""
+    asked = {**dict.fromkeys(("channel", "ordinal", "message_ids")), **which}
+    detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, fails=False, **asked).value(connection))
     return detail
 
 

@@ -288,13 +288,7 @@ def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime
 
 
 def read_attempts(
-    connection: Connection,
-    target: Target,
-    *,
-    limit: int,
-    scan: int,
-    chars: int = 10_000,
-    **which: str | int | None,
+    connection: Connection, target: Target, *, limit: int, scan: int, chars: int = 10_000, **which: str | int | None
 ) -> tuple[list[AttemptDetails], str | None]:
     """Return a page of ended attempts, the last first, and where the next page begins; None if there is none.
 

@@ -456,7 +456,7 @@ def _check(
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            told = refusal(share.link.connection, target, "read the policy of", outcome, channel=channel)
+            told = refusal(share.link.connection, target, "read the policy of", outcome=outcome, channel=channel)
             raise _full(target, channel, told["max_backlog"])
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)

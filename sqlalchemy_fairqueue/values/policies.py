@@ -58,7 +58,7 @@ class PolicyFields:
         holds=_NEXT_DEQUEUE,
     ).field(None)
     weight: int = Count(
-        most=10_000, help="Its share of the service beside others: 3 is three times that of 1.", holds=_NEXT_DEQUEUE
+        most=10_000, help="The channel's share beside others: 3 gets three times that of 1.", holds=_NEXT_DEQUEUE
     ).field(1)
     max_backlog: int | None = Count(
         help="Most messages of a channel that wait, approximately.", none="no bound", refuses=True

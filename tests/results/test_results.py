@@ -206,12 +206,12 @@ def test_unknown(engine: Engine, queue: Queue, out: Out) -> None:
     """An id that no message has had yet, and one of another queue."""
     delivery = out()
     other = Queue("other")
-    with pytest.raises(UnknownMessage, match=f"queue 'documents' never had a message {delivery.message_id + 1000}"):
+    with pytest.raises(UnknownMessage, match=f"queue 'documents' knows no such message {delivery.message_id + 1000}"):
         queue.result(engine, delivery.message_id + 1000)
-    with pytest.raises(UnknownMessage, match="queue 'other' never had a message"):
+    with pytest.raises(UnknownMessage, match="queue 'other' knows no such message"):
         other.result(engine, delivery.message_id)
     queue.complete(engine, delivery, result=1)
-    with pytest.raises(UnknownMessage, match="queue 'other' never had a message"):
+    with pytest.raises(UnknownMessage, match="queue 'other' knows no such message"):
         other.result(engine, delivery.message_id)
 
 

@@ -1,4 +1,4 @@
--- Drop every staging table, and their schema unless it holds something else.
+-- Drop the staging tables that the role may drop, and their schema unless it holds something else.
   v_stages := {schema};
   for v_stage in
     select format('%I.%I', n.nspname, c.relname) as name
