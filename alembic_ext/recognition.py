@@ -90,7 +90,7 @@ class Installation:
         return is_ours(table, columns) or (self.version is not None and table in tables(latest_version()))
 
     def names(self, name: str) -> bool:
-        """Return whether a function, trigger or table of this name belongs to the installation, if there is one."""
+        """Return whether a function, trigger or table of this name is ours; False if the schema has no installation."""
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:

@@ -87,7 +87,7 @@ def console(*, error: bool = False) -> Console:
 
 @contextmanager
 def steps() -> Iterator[Step]:
-    """Yield a function to call before each step with the step's name, its number from 0, and the number of steps."""
+    """Show progress on stderr: yield a function to call before each part of the work, with name, number and count."""
     out = console(error=True)
     if not out.is_terminal:
         yield lambda name, _number, _count: print_message(name)

@@ -38,8 +38,8 @@ def add_command(
     """Make a function a command of the group; its docstring is the help.
 
     The function takes the common options, except those in *without*, as ``options``. It returns its result, or None if
-    it has printed that itself. With *prints*, code of the application may print to stdout, unless the result is a JSON
-    document. *panel* is the heading in the help.
+    it has printed that itself. What code of the application prints goes to stderr; with *prints* it goes to stdout,
+    unless --json is given. *panel* is the heading in the help.
     """
     shared, own = common(without), parameters(function)
 

@@ -129,7 +129,7 @@ class Reading:
             return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name: the application's own, with its codec, if it was given."""
+        """Return the application's own queue of that name, which has its codec, if it gave one; else a new queue."""
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:

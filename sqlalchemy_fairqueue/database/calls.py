@@ -198,7 +198,7 @@ class Target:
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
         policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column;
-            None for the initial policy, which the functions know.
+            None for ChannelPolicy(), from which SQL starts by itself.
     """
 
     schema: str | None

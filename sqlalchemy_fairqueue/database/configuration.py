@@ -41,7 +41,7 @@ def settings_json(values: Mapping[str, Any]) -> str:
 
 
 def new_policy_json(policy: ChannelPolicy) -> str | None:
-    """Write the whole policy of new channels as JSON; None for the initial policy, which the functions know."""
+    """Write the whole policy of new channels as JSON; None for ChannelPolicy(), from which SQL starts by itself."""
     if policy == ChannelPolicy():
         return None
     return policy_json({name: getattr(policy, name) for name in POLICY})

@@ -132,7 +132,7 @@ _FIRST = timedelta(minutes=5)
 
 @check(tables=("fq_queue",))
 def check_history(context: CheckContext) -> Iterator[Finding]:
-    """Check that tomorrow has a partition, that the default partition is empty, and that readers find all rows."""
+    """Check the history's partitions, and that no row has a transaction id that this server has yet to assign."""
     yield from _partitions(context)
     yield from _impostors(context)
     yield from _transactions(context)

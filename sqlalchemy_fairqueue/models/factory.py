@@ -50,7 +50,7 @@ def _reduce(cls: Any) -> str | tuple[Any, ...]:
 
 
 def _find_class(token: str, address: str | None, schema: str | None, name: str) -> Any:
-    """Find a generated class for pickle: in the same process by its MetaData, in another by the address of its Base."""
+    """Find a generated class for pickle: in the same process by *token*, in another by the import path of its Base."""
     if (metadata := _metadata_of.get(token)) is not None:
         return getattr(make_models(SimpleNamespace(metadata=metadata), schema), name)
     if address is None:

@@ -340,9 +340,9 @@ class MiddlewareMethods(QueueBase):
         """Declare a function that is called around each handler of this queue. Use it as a decorator.
 
         The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery, and ``proceed``, which calls the
-        handler. It must return what ``proceed`` returned, an outcome or None. An async function wraps async handlers
-        and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A queue with async and plain
-        handlers needs a middleware for each. The middleware declared first is the outermost;
+        handler. It returns what ``proceed`` returned, or an outcome in its place; None completes the message. An async
+        function wraps async handlers and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A
+        queue with async and plain handlers needs a middleware for each. The middleware declared first is the outermost;
         ``Worker(middleware=[...])`` wraps the queue's middleware.
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An

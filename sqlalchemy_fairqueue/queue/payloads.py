@@ -87,7 +87,7 @@ class PayloadSchema:
         return self.joined(payload)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
-        """Return the payload for arguments that are plain values: the dict itself, or in ItemSchema its only value."""
+        """Return the payload that holds *arguments*: the dict itself. ItemSchema returns the dict's only value."""
         return arguments
 
     def plain(self, name: str, value: Any) -> Any:

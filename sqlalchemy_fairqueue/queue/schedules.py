@@ -206,7 +206,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules by channel and name, as the database has them.
+        """Return at most *limit* (1 to 100,000) schedules that the database has, sorted by channel and name.
 
         *after* is the last schedule of the previous page.
         """

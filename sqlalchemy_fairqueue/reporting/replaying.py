@@ -145,7 +145,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels that follow *channel*'s plan, and the sufferers outside of the plan.
+    """Return the channels that follow the plan of *channel*, the culprit, and the *sufferers* that do not.
 
     Return None if no other channel follows the plan, or if all sufferers follow it.
     """

@@ -29,7 +29,7 @@ DAY = 86_400_000_000
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
-    """Return by day the transaction below which all is archived; raise ArchiveDamaged for overlaps and gaps."""
+    """Return for each day the transaction id below which all is archived; raise ArchiveDamaged at overlaps or gaps."""
     reached: dict[int, int] = {}
     for one in sorted(archive_files):
         if one.low != reached.get(one.day, 0) or one.high <= one.low:
@@ -67,7 +67,7 @@ class Marker:
         return json.dumps({**own, **asdict(self.origin)})
 
     def updated(self, origin: Origin, pruned: int) -> Marker:
-        """Return the marker with this origin, this entry of pruned rows, and the present version of the columns."""
+        """Return a copy with this origin, this last ``fq_pruned_history`` entry dealt with, and the current columns."""
         return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 

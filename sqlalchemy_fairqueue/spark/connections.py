@@ -1,4 +1,4 @@
-"""Connections of driver and executors to an installation. No message shows a secret."""
+"""Connections of driver and executors to an installation. No error message shows a secret."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ class Members:
         self.created = dict.fromkeys(memberships, 0)
 
     def make_steps(self) -> list[Step]:
-        """Return the steps that create the groups. They must run before the enqueue of members, and lock nothing."""
+        """Return the steps that create the groups, to run before the enqueue of members. They wait for no lock."""
         steps: list[Step] = []
         target = self._share.target
         for make in self._makes:
@@ -474,7 +474,7 @@ def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
 
 
 def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
-    """Return each message that is cancelled, with the number of enqueues recorded before its cancel."""
+    """Return for each cancelled message how many enqueues were recorded earlier; later ones find its key taken."""
     found: dict[int, int] = {}
     if CANCELS not in share.phases:
         return found

@@ -75,7 +75,7 @@ class Guard(Protocol):
     """Watches over the transactions of a session."""
 
     def __call__(self) -> None:
-        """Check at the beginning of each commit; an exception fails the commit."""
+        """Raise an exception if the commit that is about to begin must fail."""
 
     def failed(self, error: BaseException) -> None:
         """Note a driver error on a connection of the session, as SQLAlchemy raises it."""

@@ -234,7 +234,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler as hanging, since it ignores a cancel of its message. It may still settle the message."""
+        """Count a handler as hanging that ignores the cancel of its message. Its end still settles the message."""
         ago, name = self._options.clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
         self._hang(
             held,

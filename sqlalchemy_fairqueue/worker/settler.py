@@ -264,7 +264,7 @@ class Settler(Looper):
         self.options.log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
     def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
-        """Log the refusal, and settle by the next best verb, since the message would otherwise stay leased."""
+        """Log a refused settlement; retry the message without an error text or, if that is refused too, release it."""
         verb, instead = held.decision.verb, fallback(held.decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         held.log(logging.ERROR, f"cannot be settled by {verb.value}{then}: {logged(error)}")

@@ -95,7 +95,7 @@ class Given(NamedTuple):
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """Return a statement as libpq takes it, or None if we cannot convert a value. *known* is psycopg's cache."""
+    """Return a statement as libpq takes it; None for types it has no rule for. *known*: psycopg's prepared ones."""
     found = list(values)
     types, formats = [_UNKNOWN] * len(found), [Format.TEXT] * len(found)
     for index, value in enumerate(found):

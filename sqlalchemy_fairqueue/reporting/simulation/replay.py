@@ -63,7 +63,7 @@ class Trace(NamedTuple):
         arrivals: The numbers of the messages, in the order of their enqueues.
         begin: When the first attempt began; the simulator's workers begin then.
         channel_of: The channel number of each attempt.
-        ready: When each attempt became ready; *started* and *finished* are raised to it if a clock was set back.
+        ready: When each attempt became ready. If a clock was set back, *started* and *finished* are no earlier.
     """
 
     history: pa.Table

@@ -360,7 +360,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     bound: int,
     now: int,
 ) -> int:
-    """Take messages by start tags up to *bound*, at most *depth* of a channel (fq_cut_batch). Return how many."""
+    """Take messages as fq_cut_batch does: none behind the start tag *bound*, at most *depth* of a channel."""
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
     while count < limit and merge_heap[0] > 0 and channels[merge_heap[1]].sort_key <= bound:

@@ -74,7 +74,7 @@ class Message:
     """A message and its state. Its channel's heap has only the undelivered messages that have arrived.
 
     Attributes:
-        arrives_at: When it was enqueued; when it became ready, if the history lacks earlier attempts.
+        arrives_at: When it was enqueued or, if the history lacks its first attempts, when it became ready.
         sort_key: Its place in the channel: when it is due or, with a priority, the negated priority.
         attempt: The number of its present attempt, or of the next.
         stop: The number of its last attempt plus one.
@@ -179,9 +179,9 @@ class CostState(NamedTuple):
         waiting_heap: The channels that will be ready later.
         merge_heap: The channels that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then the channels.
-        greatest_tag: The greatest start tag so far; not used in a queue that is fair by seconds, whose tags can fall.
-        tags: The start tags of the channels in a queue that is fair by seconds; *tag_heap* is a heap of them.
-        is_timed: Whether the queue is fair by seconds.
+        greatest_tag: The greatest start tag so far; not used with ``fair_by="seconds"``, where corrections lower tags.
+        tags: The start tags of the channels with ``fair_by="seconds"``; *tag_heap* is a heap of them.
+        is_timed: Whether the queue has ``fair_by="seconds"``.
     """
 
     waiting_heap: Integers

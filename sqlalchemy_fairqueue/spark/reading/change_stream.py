@@ -97,7 +97,7 @@ _REST = 4
 
 @dataclass
 class ChangePartition(InputPartition):
-    """The transactions of a micro-batch between two positions. One task reads it: a slot has one reader at a time."""
+    """The transactions of a micro-batch. One task reads all: a replication slot has one reader at a time."""
 
     after: ChangeOffset
     upto: int

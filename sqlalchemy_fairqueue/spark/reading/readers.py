@@ -268,7 +268,7 @@ class StreamReader(Follower):
         return _rows_of(partition, self._options, self._columns, "stream read")
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing, since housekeeping prunes the history."""
+        """Do nothing: Spark says that it has read up to *end*, but only housekeeping removes rows of the history."""
 
     def _edge(self, connection: psycopg.Connection, *, latest: bool) -> Offset:
         # ``pruned`` is read first, so that the next check finds all that is pruned after the horizon is read.
