@@ -551,7 +551,7 @@ class UnknownMessage(ResultError):
     Example:
         >>> queue.result(engine, 1_000_000)
         Traceback (most recent call last):
-        sqlalchemy_fairqueue.errors.UnknownMessage: queue ... knows no such message 1000000; correct the id or ...
+        sqlalchemy_fairqueue.errors.UnknownMessage: queue ... knows no such message 1000000; correct id or channel, ...
     """
 
     queue: str

@@ -235,10 +235,11 @@ def _check_sessions(
             needed, maker = "a Session", "a sessionmaker"
             if kind is AsyncSession:
                 needed, maker = "an AsyncSession", "an async_sessionmaker"
+            if wanted is not kind:
+                needed, maker = f"a {wanted.__module__}.{wanted.__qualname__}", f"{maker} with class_= that class"
             raise InvalidArgument(
-                f"{name} makes a {type(made).__name__} where worker {options.name} needs {needed}; give {maker} "
-                f"with class_={wanted.__qualname__}, of {wanted.__module__}, for the handler of kind "
-                f"{handler.kind!r}, or correct its annotation"
+                f"{name} makes a {type(made).__name__} where worker {options.name} needs {needed}; give {maker}, "
+                f"for the handler of kind {handler.kind!r}, or correct its annotation"
             )
     _warn_of_pool(options, make)
 
