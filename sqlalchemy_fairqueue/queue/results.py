@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine
@@ -89,7 +89,9 @@ class ResultMethods(HandlerMethods):
     """The verb ``result``, which reads or waits for what a handler returned. Callers need the grant "producer"."""
 
     @verb
-    def result(self, where: Where, message_id: int | None, **how: Unpack[ResultOptions]) -> Any:
+    def result(
+        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
+    ) -> Any:
         """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
         The value is decoded like a payload. If the kind is a job of this queue, the value has the annotated return
@@ -118,7 +120,7 @@ class ResultMethods(HandlerMethods):
             >>> queue.result(engine, message_id, channel="customer-7", timeout=timedelta(seconds=5))
             21
         """
-        return self._result(where, ResultQuestion(check_message_id(message_id), **how))
+        return self._result(where, ResultQuestion(check_message_id(message_id), channel, timeout))
 
     def _result(self, where: Where, asked: ResultQuestion) -> Any:
         _check_wait(where, asked)
