@@ -121,8 +121,12 @@ def test_no_change_is_lost(queue: Queue, engine: Engine, database: Database) -> 
                 _tell(queue, session, document, ordering_key=str(document))
                 session.rollback() if chance.random() < 0.2 else session.commit()
 
+    def is_idle() -> bool:
+        stats = queue.stats(engine)
+        return stats.ready + stats.held + stats.leased == 0
+
     def consume() -> None:
-        while not (written.is_set() and queue.stats(engine).ready + queue.stats(engine).leased == 0):
+        while not (written.is_set() and is_idle()):
             for delivery in queue.dequeue(engine, limit=2):
                 at_work = "update document set at_work = at_work + :step where id = :id returning version, at_work"
                 with engine.begin() as begun:
