@@ -142,14 +142,15 @@ def test_rows_that_move_to_their_day_are_read_once(database: Database, clock: Cl
 
 def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock: Clock) -> None:
     """A day that is dropped between plan and task is an error, or a warning if asked; of other days it is neither."""
-    add(database, 3, finished=clock.now())
+    began = clock.now()
+    add(database, 3, finished=began)
     database.execute("select fq_keep_history(0)")
     made, planned = parts(database)
     tolerant, same = parts(database, failOnDataLoss=False)
-    other, elsewhere = parts(database, since=(NOON + 5 * DAY).isoformat())
+    other, elsewhere = parts(database, since=(began + 5 * DAY).isoformat())
     clock.advance(40 * DAY)
     database.execute("select fq_keep_history(0)")
-    with pytest.raises(DataLoss, match=f"from {NOON:%Y-%m-%d} until .* were pruned .*; go on without them with"):
+    with pytest.raises(DataLoss, match=f"from {began:%Y-%m-%d} until .* were pruned .*; go on without them with"):
         rows(made, planned)
     assert rows(tolerant, same) == []
     assert rows(other, elsewhere) == []
