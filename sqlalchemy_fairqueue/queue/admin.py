@@ -412,13 +412,14 @@ class Admin(Facet[QueueBase]):
             while after is not None:
                 batch = self._target.call("fq_erase_channel", "erase", channel=channel, limit=_ERASED, after=after)
                 [row] = self._ask(engine, batch.rows)
-                *numbers, after = row
-                counts.update(dict(zip(row._fields, numbers, strict=False)))
+                found = row._asdict()
+                after, known = found.pop("after"), counts["left_over"]
+                counts.update(found | {"left_over": max(0, found["left_over"] - known)})
             # The first call begins a round; the second deletes if all transactions from before the round have ended.
             for _ in range(2):
                 self._ask(engine, forget.rows)
-            found = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
-            return Erasure(**counts, forgotten=not self._ask(engine, found))
+            stats = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
+            return Erasure(**counts, forgotten=not self._ask(engine, stats))
 
         return on(engine, erase)
 

@@ -730,7 +730,7 @@ class Erasure:
         keys: Keys that were taken for a period.
         followups: Follow-ups of open groups.
         audits: Audit entries that keep who did what and when, without the channel and the details.
-        left_over: Messages and dead letters that other transactions had locked. If there are any, erase once more.
+        left_over: Messages and dead letters that other transactions had locked meanwhile. If any, erase once more.
         forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
             it when the transactions that are open now have ended.
 

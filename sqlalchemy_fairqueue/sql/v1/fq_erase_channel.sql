@@ -1,7 +1,8 @@
 -- fq_erase_channel: delete what a queue has of a channel, also what consumers hold, in the caller's transaction, which
 -- should end at once: up to p_limit rows of each kind; attempts and results of messages behind p_after (0: begin), among
 -- 10 * p_limit of all. Returns how many of each kind, and p_after for the next call (null: all has been looked at).
--- audits keep who did what and when. left_over: what others have locked, counted by the last call.
+-- audits keep who did what and when. left_over: what others had locked when a call looked at attempts; the end of such
+-- a message may leave an attempt that no later call sees, so erase once more.
 -- Guarantees: slots are freed, members of groups end as cancelled; no handler can settle what was out. The last call
 -- that leaves nothing over marks the channel for fq_forget_channels. What is committed later stays. A reader of the
 -- history that is behind misses what is deleted. Locks: as fq_purge_channel; then others, skip locked; last attempts and
@@ -85,6 +86,16 @@ begin
   if greatest(messages, leased, dead_letters, keys, schedules, followups, audits) = p_limit then
     return;
   end if;
+  -- Before attempts are looked at: what ends meanwhile may leave one behind p_after.
+  left_over := (select count(*) from fairqueue.fq_message m where m.channel_id = v_channel_id and m.lease_id is null)
+    + (
+      select count(*)
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      where e.queue = p_queue
+        and m.channel_id = v_channel_id
+    )
+    + (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = v_channel_id);
   after := least(
     (
       select h.message_id
@@ -119,16 +130,6 @@ begin
   delete from fairqueue.fq_sample t
   where t.queue = p_queue
     and t.channel = p_channel;
-
-  left_over := (select count(*) from fairqueue.fq_message m where m.channel_id = v_channel_id and m.lease_id is null)
-    + (
-      select count(*)
-      from fairqueue.fq_lease e
-      join fairqueue.fq_message m on m.lease_id = e.id
-      where e.queue = p_queue
-        and m.channel_id = v_channel_id
-    )
-    + (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = v_channel_id);
   if left_over = 0 then
     -- Signals would keep the channel from being forgotten where no consumer hears them. They tell of nothing any more,
     -- but for slots of the queue.

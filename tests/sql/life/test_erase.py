@@ -30,14 +30,18 @@ def _total(answers: list[dict[str, Any]]) -> dict[str, int]:
     return {name: count for name in answers[0] if (count := sum(one[name] for one in answers))}
 
 
-def _leave_traces(kernel: Kernel, channel: str) -> None:
-    """An attempt and a result, a key that is taken, a schedule, and what follows a group, of a channel."""
+def _leave_attempts(kernel: Kernel, channel: str, message_id: int = 1) -> None:
     kernel.rows(
         "insert into fq_history (queue, channel_id, channel, message_id, kind, attempt, enqueued_at, ready_at, "
-        "started_at, finished_at, outcome) select %(queue)s, 1, %(channel)s, 1, 'k', 1, 0, 0, 0, n, 'completed' "
+        "started_at, finished_at, outcome) select %(queue)s, 1, %(channel)s, %(id)s, 'k', 1, 0, 0, 0, n, 'completed' "
         "from generate_series(1, 3) n",
-        queue=kernel.queue, channel=channel,
+        queue=kernel.queue, channel=channel, id=message_id,
     )  # fmt: skip
+
+
+def _leave_traces(kernel: Kernel, channel: str) -> None:
+    """Attempts and results, a key that is taken, a schedule, and what follows a group, of a channel."""
+    _leave_attempts(kernel, channel)
     kernel.rows(
         "insert into fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at) "
         "select 1000 + n + hashtext(%(channel)s)::bit(8)::int, %(queue)s, %(channel)s, 'k', 'completed', 0, 0 "
@@ -118,6 +122,24 @@ def test_what_others_have_locked_is_left_over(kernel: Kernel, open_kernel: OpenK
     business.commit()
     assert waits.unhindered(on(_erase))[-1]["left_over"] == 0
     assert kernel.value("select forget_xid is not null from fq_channel_state")
+
+
+def test_what_ends_during_an_erasure_is_left_over(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """The attempt of a message that another transaction completes meanwhile may stay: the calls before it tell so."""
+    kernel.rows("insert into fq_queue (name, history) values (%(queue)s, true)", queue=kernel.queue)
+    enqueue(kernel, "a")
+    (hand,) = kernel.dequeue().hands
+    for _ in range(4):
+        _leave_attempts(kernel, "b", hand.id + 1)
+    business = open_kernel()
+    business.complete(hand)
+    sql = "select * from fq_erase_channel(%(queue)s, 'a', %(most)s, %(after)s)"
+    [first] = kernel.rows(sql, queue=kernel.queue, most=1, after=0)
+    business.commit()
+    [last] = kernel.rows(sql, queue=kernel.queue, most=1, after=first["after"])
+    assert (first["left_over"], last["left_over"], last["after"]) == (1, 0, None)
+    assert kernel.value("select count(*) from fq_history where channel = 'a'") == 1
+    assert _total(_erase(kernel)) == {"attempts": 1}
 
 
 def test_locked_messages_at_the_head_end_no_call_early(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
