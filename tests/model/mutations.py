@@ -295,9 +295,9 @@ _ROLES = [
     ),
     Mutation(
         "a cancel asks for no channel",
-        "fq_cancel",
-        "          where m.id = any (v_ids)\n        )::text[]",
-        "          where false\n        )::text[]",
+        "fq_check_message_grant",
+        "      where m.id = any (p_ids)\n",
+        "      where false\n",
     ),
     Mutation(
         "one good channel of several is enough",

@@ -16,29 +16,11 @@ declare
   v_outcomes text[];
   v_retention bigint;
 begin
-  -- Who has leased the messages, and in which channels they are, does not change any more.
-  -- Again once they are locked: a move may have put one into a channel that the caller's grant does not cover.
-  for v_pass in 1..2 loop
-    if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-      perform fairqueue.fq_check_grant(
-        array['producer', 'operator']::text[], p_queue,
-        array(
-          select c.name
-          from fairqueue.fq_message m
-          cross join lateral (
-            select x.name
-            from fairqueue.fq_channel x
-            where x.id = m.channel_id
-              and x.queue = p_queue
-            limit 1
-          ) c
-          where m.id = any (v_ids)
-        )::text[]
-      );
-    end if;
-    exit when v_pass = 2;
-    v_ids := fairqueue.fq_lock_messages(p_queue, v_ids);
-  end loop;
+  perform fairqueue.fq_check_message_grant(array['producer', 'operator']::text[], p_queue, v_ids);
+  v_ids := fairqueue.fq_lock_messages(p_queue, v_ids);
+  -- A move may have put one into a channel that the caller's grant does not cover. Now that the messages are locked,
+  -- neither their channels nor who has leased them change any more.
+  perform fairqueue.fq_check_message_grant(array['producer', 'operator']::text[], p_queue, v_ids);
   select q.result_retention into v_retention
   from fairqueue.fq_queue q
   where q.name = p_queue;

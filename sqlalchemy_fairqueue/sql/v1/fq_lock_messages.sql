@@ -15,23 +15,9 @@ declare
   v_found bigint[];
   v_rest bigint[] := p_ids;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(
-      array['producer', 'consumer', 'operator', 'loader']::text[], p_queue,
-      array(
-        select c.name
-        from fairqueue.fq_message m
-        cross join lateral (
-          select x.name
-          from fairqueue.fq_channel x
-          where x.id = m.channel_id
-            and x.queue = p_queue
-          limit 1
-        ) c
-        where m.id = any (p_ids)
-      )::text[]
-    );
-  end if;
+  perform fairqueue.fq_check_message_grant(
+    array['producer', 'consumer', 'operator', 'loader']::text[], p_queue, p_ids
+  );
   -- A move deletes the message and inserts it again: who has waited for the move finds no row. So look for missing
   -- messages in a new statement, until that does not see them either.
   loop
