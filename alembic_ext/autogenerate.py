@@ -129,7 +129,7 @@ class _Comparison:
         return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
-        """Return whether Alembic or a plugin may see an object; the arguments are those of ``include_name``."""
+        """Return whether Alembic or a plugin may see an object. ``include_name`` gets the same arguments."""
         schema = parents.get("schema_name")
         if name is not None and type_ not in _ALEMBIC_TYPES:
             return not any(self.is_ours(schema, found) for found in _QUALIFIED.findall(name))

@@ -29,7 +29,7 @@ Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 
 _PAGE = 500
 _NAMED = 10
-"""How many message ids the JSON document has for each group: those of its newest dead letters."""
+"""How many message ids the JSON document has for each group; it has the ids of the newest dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

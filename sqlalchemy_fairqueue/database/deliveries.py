@@ -30,7 +30,7 @@ LONGEST_WAIT = timedelta(seconds=61)
 _ABOUT_DATA = ("22", "23", "54", "XX")
 _TOKEN = ("ids", "rows", "lease_ids", "deliveries")
 # Numbers come in one array, since each column of a result costs the client about 2 us. A row has the numbers of a
-# message; the last row has those of the call.
+# message; the last row has the numbers of the call.
 _OF_MESSAGE = (
     "array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint), cast(deliveries as bigint)]"
 )

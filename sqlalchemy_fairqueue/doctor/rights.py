@@ -163,7 +163,7 @@ def _rights_findings(schema: str, rights: RoleRights, held: list[Privilege]) -> 
         kept = [right for right in one.privileges if (one.kind, right) not in _HARMLESS]
         if not kept:
             continue
-        # A role that may create in the schema can add functions beside ours; one that writes to tables evades checks.
+        # A role that may create in the schema adds functions beside ours; a role that writes to tables evades checks.
         reads = set(kept) == {"select"}
         name = quoted(schema) if one.kind == "schema" else f"{quoted(schema)}.{quoted(one.name)}"
         what = f"{', '.join(kept)} on {one.kind} {one.name}"

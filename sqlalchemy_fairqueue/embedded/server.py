@@ -52,7 +52,7 @@ rm -rf "$1"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that runs the server: the numbers of its user and group, or None for those of this process."""
+    """The account that runs the server, by its numbers of user and group; None for the account of this process."""
 
     user: int | None = None
     group: int | None = None

@@ -246,7 +246,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     As for :meth:`Queue.message`, a bounded part of the queue is read: the pauses and limits of the queue and of
     *channels*, since when each of these waits, and which channels have leased messages. The result lists all of these
     channels. If the queue has more leased messages or ready channels than were read, the result also lists the channels
-    of *figures*, and no total is less than in *figures*. Counts of scheduled messages are those of *figures*.
+    in *figures*, and takes a total from *figures* if that is greater. It counts no scheduled messages anew.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

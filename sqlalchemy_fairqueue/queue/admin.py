@@ -374,9 +374,9 @@ class Admin(Facet[QueueBase]):
     ) -> list[AuditEntry]:
         """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
 
-        Without *channel* and *message_id* these include actions on the installation, such as on shared limits. By an
-        index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware):
-        earlier actions are returned.
+        Without *channel* and *message_id* these include actions on the installation, such as on shared limits. With one
+        of them the call reads all actions on the queue down to the last that it returns. *before* is the last action of
+        the previous page, or a time (aware): earlier actions are returned.
         """
         check_names(channel=channel)
         if message_id is not None:

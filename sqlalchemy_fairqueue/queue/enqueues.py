@@ -63,9 +63,9 @@ class EnqueueMethods(QueueBase):
 
         On a session the message is only recorded, and takes no lock. Right before the COMMIT, after its own flush, the
         session sends all that it recorded, in lock order, with one statement for the enqueues of a queue. A savepoint
-        that rolls back drops what was recorded within it. The COMMIT waits if another transaction is creating the same
-        channel or adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try
-        the transaction again.
+        that rolls back drops what was recorded since it began. The COMMIT waits if another transaction is creating the
+        same channel or adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE
+        40001; try the transaction again.
 
         On an engine the call commits a transaction of its own before it returns; this is the fastest way if you change
         nothing else. On a connection the message is added at once, in the open transaction. Several such calls must

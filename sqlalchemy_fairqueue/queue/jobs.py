@@ -88,7 +88,7 @@ class Job(Generic[C, P, R_co]):
     def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
         """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.
 
-        The options are those of ``Queue.enqueue``. A value replaces an earlier one; an unknown option raises TypeError.
+        It takes the options of ``Queue.enqueue``. A value replaces an earlier one; an unknown option raises TypeError.
         """
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}

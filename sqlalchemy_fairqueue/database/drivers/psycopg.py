@@ -95,7 +95,7 @@ class Given(NamedTuple):
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """Return a statement as libpq takes it; None for types it has no rule for. *known*: psycopg's prepared ones."""
+    """Return a statement as libpq takes it; None if psycopg must convert a value. *known*: its prepared statements."""
     found = list(values)
     types, formats = [_UNKNOWN] * len(found), [Format.TEXT] * len(found)
     for index, value in enumerate(found):

@@ -73,6 +73,8 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
     ahead = "select messages_ahead from fq_message_details('q', array[%(id)s], 0, 100)"
     assert_frugal(full, 100 + BOUND, lambda: found.append(full.value(ahead, id=last)))
     assert set(found) == {None}
+    before = "select count(*) from fq_message where channel_id = (select channel_id from fq_message where id = %(id)s)"
+    assert full.value(ahead.replace("100)", "1000000)"), id=last) == full.value(f"{before} and id < %(id)s", id=last)
 
 
 def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
