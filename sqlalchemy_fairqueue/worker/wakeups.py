@@ -267,8 +267,8 @@ class EngineWatch:
     def __init__(self) -> None:
         self.process = os.getpid()
         self._lock = threading.Lock()
-        # The id of each message that somebody waits for, with the function that wakes the caller.
-        self._wakes: set[tuple[str, Callable[[], None]]] = set()
+        # By the id of each message that somebody waits for, the functions that wake the callers.
+        self._wakes: dict[str, list[Callable[[], None]]] = {}
         self._listening: Listening | None = None
         self._timer: threading.Timer | None = None
 
@@ -283,7 +283,7 @@ class EngineWatch:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            self._wakes.add((str(message_id), wake))
+            self._wakes.setdefault(str(message_id), []).append(wake)
             if self._listening is None:
                 self._listening = Listening(ConnectionOptions(engine=engine))
                 self._listening.join(self.notified)
@@ -291,7 +291,10 @@ class EngineWatch:
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
         """Stop calling *wake*. The connection ends when nobody has waited for half a minute."""
         with self._lock:
-            self._wakes.discard((str(message_id), wake))
+            wakes = self._wakes[str(message_id)]
+            wakes.remove(wake)
+            if not wakes:
+                del self._wakes[str(message_id)]
             if not self._wakes and self._listening is not None:
                 self._timer = threading.Timer(_LINGER, partial(self.close, if_idle=True))
                 self._timer.daemon = True
@@ -300,8 +303,8 @@ class EngineWatch:
     def notified(self, topics: Topics | None) -> None:
         """Wake callers that wait for messages in *topics*, or all callers if *topics* is None."""
         with self._lock:
-            named = None if topics is None else set().union(*topics.values())
-            wakes = [wake for message_id, wake in self._wakes if named is None or message_id in named]
+            named = self._wakes if topics is None else set().union(*topics.values())
+            wakes = [wake for message_id in named for wake in self._wakes.get(message_id, ())]
         for wake in wakes:
             wake()
 
