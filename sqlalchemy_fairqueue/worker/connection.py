@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import Listener, driver_of
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
-from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
+from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
@@ -37,17 +37,21 @@ R = TypeVar("R")
 
 _ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
 
+_OF_OTHER_LOOPS = (
+    "A worker's own connections are in event loops of its own. If the engine's async_creator serves one loop, give "
+    "AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any."
+)
+
 # SQLSTATEs for a locked row, and for a character that the encoding cannot represent.
 _REFUSALS = {"55P03", "22P05"}
 
 # Seconds until the operating system notices, even during a call, that the other side is gone.
-_UNANSWERED = 20
 _OPTIONS = (
     ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
     ("TCP_KEEPIDLE", socket.IPPROTO_TCP, 5),
     ("TCP_KEEPINTVL", socket.IPPROTO_TCP, 5),
     ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
-    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, _UNANSWERED * 1000),
+    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 20_000),
 )
 
 
@@ -85,7 +89,6 @@ class DedicatedConnection:
     time_limit: float | None = None
     within: float | None = None
     made: int = field(default=0, init=False)
-    _must_be_explicit: bool = field(default=False, init=False)
     _listens: bool = field(default=False, init=False)
     _connection: Connection | None = field(default=None, init=False)
     # The driver's connection; SQLAlchemy no longer refers to a broken one.
@@ -119,13 +122,6 @@ class DedicatedConnection:
                     raise
                 connection.commit()
                 return result
-        except IsolationError:
-            self.close()
-            if self._must_be_explicit:
-                raise
-            # The server's default isolation is another one, so READ COMMITTED must be set.
-            self._must_be_explicit = True
-            return self.run(work, within=within)
         except BaseException as error:
             if not _is_usable(error):
                 self.close()
@@ -187,14 +183,18 @@ class DedicatedConnection:
             self._watch_socket()
             with self.calling(within):
                 self._prepare(connection)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(self.options.engine, AsyncEngine):
+                error.add_note(_OF_OTHER_LOOPS)
             self.close()
             raise
         return connection
 
     def _prepare(self, connection: Connection) -> None:
         """Set isolation and limits of a new connection, which the engine's listeners have already set up."""
-        explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
+        # The server's default may be another isolation.
+        usual = connection.default_isolation_level == engines.READ_COMMITTED["isolation_level"]
+        explicit = engines.sets_up_transactions(connection) or not usual
         engines.isolate(connection, _ALONE if self._listens or not explicit else engines.READ_COMMITTED)
         if self.lock_timeout is not None and self.options.listen:
             engines.set_lock_timeout(connection, timedelta(seconds=self.lock_timeout))
@@ -251,7 +251,8 @@ def _connected(engine: Engine, within: float) -> Connection:
     if wait([connecting], within).done:
         return connecting.result()
     connecting.add_done_callback(_close_late)
-    raise TimeoutError(
+    # No TimeoutError, of which asyncio makes another one without its notes.
+    raise ConnectionError(
         f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the network "
         "are up"
     )

@@ -8,7 +8,6 @@ import math
 import os
 import random
 import signal
-import socket
 import sys
 import threading
 import traceback
@@ -44,8 +43,6 @@ class WakeEvent:
 
     It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
     """
-
-    __slots__ = ("_unset",)
 
     def __init__(self) -> None:
         self._unset = threading.Lock()
@@ -193,9 +190,9 @@ async def in_thread(work: Callable[[], T]) -> T:
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
-    A supervisor may signal a process and then its whole group, so one stop may come as two signals. For *grace* seconds
-    after the first signal, even after the block, further signals are ignored. Then the program's own handlers are
-    restored. In a process that a handler forks they are restored at once, since a signal must end that process.
+    A supervisor may signal a process and then its whole group, so one stop may come as two signals: for *grace* seconds
+    after the first signal further ones are ignored. At the end the program's own handlers are restored, and also in a
+    process that a handler forks, since a signal must end that process.
 
     Raises:
         InvalidArgument: This is not the main thread.
@@ -206,19 +203,13 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
             "main thread only; run the worker there, or leave signals to the program and let it call stop()"
         )
     asked_at: float | None = None
-    is_over = False
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
         nonlocal asked_at
         if asked_at is None:
             asked_at = clock()
             stop()
-        elif clock() - asked_at < grace:
-            return
-        elif is_over:
-            _put_back(handle)
-            signal.raise_signal(number)
-        else:
+        elif clock() - asked_at >= grace:
             os._exit(128 + number)
 
     before = _replaced[handle] = {}
@@ -228,11 +219,7 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
             before[number] = signal.signal(number, handle) or signal.SIG_DFL
         yield
     finally:
-        is_over = True
-        if asked_at is None or clock() - asked_at >= grace:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            _replaced.pop(handle, None)
+        _put_back(handle)
 
 
 def _put_back(ours: _Ours) -> None:
@@ -261,40 +248,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
-@contextmanager
-def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let signals wake the loop of this thread, whichever thread receives them.
+async def signals_wake_loop(interval: float) -> None:
+    """Wake the running loop every *interval* seconds, so that it runs Python's handlers of signals.
 
-    ``loop.add_signal_handler`` would not do: its handlers wait while anything blocks the loop, and replace the
-    program's. On Windows asyncio already wakes its loop.
+    A signal that another thread receives does not end the loop's wait. ``loop.add_signal_handler`` would not do: its
+    handlers wait while anything blocks the loop, and replace the program's.
     """
-    if sys.platform == "win32" and isinstance(loop, asyncio.ProactorEventLoop):
-        yield
-        return
-    reader, writer = socket.socketpair()
-    reader.setblocking(False)
-    writer.setblocking(False)
-    ours = writer.fileno()
-    before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
-
-    def wake() -> None:
-        # Other signals belong to the program; the loop hears of them by the file descriptor that was set before.
-        others = bytes(number for number in reader.recv(4096) if number not in _SIGNALS)
-        if others and before != -1:
-            with suppress(OSError):
-                os.write(before, others)
-
-    loop.add_reader(reader, wake)
-    try:
-        yield
-    finally:
-        loop.remove_reader(reader)
-        now = signal.set_wakeup_fd(before)
-        if now != ours:
-            # Somebody has set another file descriptor meanwhile.
-            signal.set_wakeup_fd(now)
-        reader.close()
-        writer.close()
+    while True:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(interval)
 
 
 class ForkGuard:

@@ -54,8 +54,6 @@ class FetchTrigger(WakeEvent):
         is_backlogged: Whether the fetcher waits for settlements. The fetcher sets it.
     """
 
-    __slots__ = ("_clock", "is_backlogged", "refill_at")
-
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self.refill_at: int = -1

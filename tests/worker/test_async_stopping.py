@@ -343,9 +343,6 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
         own = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, own.set)
-        # The loop would call it for every byte that says so, whoever has the signal now.
-        loop.add_signal_handler(signal.SIGTERM, heard.append, -1)
-        signal.signal(signal.SIGTERM, mine)
         inside = signal.getsignal(signal.SIGINT)
         running = asyncio.create_task(worker.run(handle_signals=True))
         await auntil(lambda: worker._runtime is not None, "it works")
@@ -366,11 +363,8 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
         if kind is Worker:
             Worker(engine, queue).run(handle_signals=True, drain=True)
         else:
-            # No signal repeats the first one: the handlers come back as soon as the worker has stopped.
-            worker = retimed(AsyncWorker(create_async_engine(async_url(engine.url)), queue), signal_again=0.0)
+            worker = AsyncWorker(create_async_engine(async_url(engine.url)), queue)
             asyncio.run(run())
-            # The loop has ended, and taken its handlers along.
-            signal.signal(signal.SIGTERM, mine)
         assert signal.getsignal(signal.SIGTERM) is mine
         os.kill(os.getpid(), signal.SIGTERM)
         until(lambda: heard == [signal.SIGTERM], "it is heard")

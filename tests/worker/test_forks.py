@@ -191,11 +191,12 @@ def test_a_handler_of_the_program(queue: Queue, engine: Engine, run: Run) -> Non
 
 def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing can be put back, the default is."""
-    set_to: list[object] = []
-    monkeypatch.setattr(signal, "signal", lambda _, handler: set_to.append(handler))
+    set_to: dict[int, object] = {}
+    monkeypatch.setattr(signal, "signal", set_to.__setitem__)
+    monkeypatch.setattr(signal, "getsignal", set_to.__getitem__)
     with threads.on_signal(lambda: None, 1.0, monotonic):
-        set_to.clear()
-    assert set_to == [signal.SIG_DFL] * 2
+        assert signal.SIG_DFL not in set_to.values()
+    assert list(set_to.values()) == [signal.SIG_DFL] * 2
 
 
 _NESTED = """

@@ -84,8 +84,7 @@ else:
     timed(Worker(create_engine(url), queue, concurrency=1, **times)).run(handle_signals=True)
 if sys.argv[6:]:
     (marks / "over").touch()
-    while not (marks / "end").exists():
-        threading.Event().wait(0.005)
+    threading.Event().wait()
 (marks / "returned").touch()
 """
 
@@ -221,10 +220,10 @@ def test_a_signal(  # noqa: PLR0917 - fixtures
     """The first signal lets the handler finish, also one that the system hands to another thread; what was not begun
     is given back, uncounted.
 
-    A supervisor that signals a process and its group ends no graceful stop, nor what the program does after it.
+    A supervisor that signals a process and its group ends no graceful stop.
     """
     message_id, _ = send(engine, queue, "aside" if where == "in threads" else 1, 2)
-    process = program(600.0, where, 3600.0, "then more")
+    process = program(600.0, where, 3600.0)
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
     if where == "in a loop":
         process.send_signal(signal.SIGTERM)
@@ -232,29 +231,21 @@ def test_a_signal(  # noqa: PLR0917 - fixtures
     # Another signal is never merged with the first.
     process.send_signal(signal.SIGINT)
     (tmp_path / "go").touch()
-    until((tmp_path / "over").exists, "the worker has stopped")
-    process.send_signal(signal.SIGTERM)
-    (tmp_path / "end").touch()
     assert process.wait(PATIENCE.total_seconds()) == 0
     assert (tmp_path / "returned").exists()
     assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
 
 
 def test_signals_are_the_programs_again(queue: Queue, engine: Engine, tmp_path: Path, program: Program) -> None:
-    """When the time for repetitions is over, a signal does again what it did before the worker ran."""
+    """When the worker has stopped, a signal does again what it did before the worker ran."""
     [message_id] = send(engine, queue, 1)
-    process = program(600.0, "in threads", 0.1, "then more")
+    process = program(600.0, "in threads", 3600.0, "then more")
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
     (tmp_path / "go").touch()
     process.send_signal(signal.SIGTERM)
     until((tmp_path / "over").exists, "the worker has stopped")
-
-    def has_ended() -> bool:
-        process.send_signal(signal.SIGTERM)
-        return process.poll() is not None
-
-    until(has_ended, "it ends")
-    assert process.returncode == -signal.SIGTERM
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE.total_seconds()) == -signal.SIGTERM
 
 
 _START = """
