@@ -51,15 +51,13 @@ class Answer:
     """How a handler ended in its child.
 
     Attributes:
-        ended: The outcome or MessageCancelled that the handler returned or raised, as an instance of this package's
-            class; for any other exception a RemoteError. Any other value is sent only if the queue keeps results.
-        own: The pickled outcome, if the application defines its class and it can be pickled.
+        ended: The outcome or MessageCancelled that the handler returned or raised; for any other exception a
+            RemoteError. Any other value is sent only if the queue keeps results.
         cause: The cause of an outcome that the handler raised.
     """
 
     is_raised: bool = False
     ended: Any = None
-    own: bytes | None = None
     cause: RemoteError | None = None
     settled: list[list[str]] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
@@ -104,12 +102,11 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         with ForkGuard():
             result = call_of(handler, (), Context(held))()
         outcome = handling.returned_outcome(result)
-        outcomes = {message_id: _plain(one)["ended"] for message_id, one in held.outcomes.items()}
-        keeps_result = any(one.keeps_result for one in deliveries)
-        ended = {"ended": result if keeps_result else None} if outcome is None else _plain(outcome)
-        answer = Answer(outcomes=outcomes, **ended)
+        outcomes = {message_id: _sendable(one) for message_id, one in held.outcomes.items()}
+        kept = result if any(one.keeps_result for one in deliveries) else None
+        answer = Answer(outcomes=outcomes, ended=kept if outcome is None else _sendable(outcome))
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
-        answer = Answer(is_raised=True, **_raised(error))
+        answer = _raised(error)
     finally:
         listener.held = None
     settled, cost = [one.settled for one in deliveries], None if held is None else held.cost
@@ -128,33 +125,33 @@ def _pickled(answer: Answer) -> bytes:
         return pickle.dumps(replace(answer, ended=UnkeptValue(problem)))
 
 
-def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
-    """Return an outcome as fields of an Answer, since the worker may be unable to create the application's class."""
-    own: bytes | None = None
-    if type(outcome) not in {Retry, Release, Bury}:
-        with suppress(Exception):
-            own = pickle.dumps(outcome)
+def _sendable(outcome: Outcome) -> Outcome:
+    """Return an outcome that the worker can unpickle: itself, or one of this package's that means the same."""
+    with suppress(Exception):
+        pickle.loads(pickle.dumps(outcome))  # noqa: S301 - our own
+        return outcome
     match outcome:
         case Retry():
-            return {"ended": Retry(delay=outcome.delay, error=outcome.error), "own": own}
+            return Retry(delay=outcome.delay, error=outcome.error)
         case Release():
-            return {"ended": Release(delay=outcome.delay), "own": own}
+            return Release(delay=outcome.delay)
         case Bury():
-            return {"ended": Bury(outcome.reason), "own": own}
-    return {"ended": outcome}
+            return Bury(outcome.reason)
+    return outcome
 
 
-def _raised(error: BaseException) -> dict[str, Any]:
-    """Return what a handler raised as fields of an Answer."""
+def _raised(error: BaseException) -> Answer:
     if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
         try:
             text = handling.cause_of(error)
-            return {"cause": None if text is None else RemoteError(said(error), text), **_plain(error)}
+            cause = None if text is None else RemoteError(said(error), text)
+            ended = error if isinstance(error, MessageCancelled) else _sendable(error)
+            return Answer(is_raised=True, ended=ended, cause=cause)
         except Exception as problem:  # noqa: BLE001 - classes of the application's may raise anything
             error = problem
     summary, circumstance = f"{type(error).__name__}: {said(error)}", handling.is_circumstance(error)
     text, classes = handling.text_of(error), handling.classes_of(error)
-    return {"ended": RemoteError(summary, text, classes, circumstance)}
+    return Answer(is_raised=True, ended=RemoteError(summary, text, classes, circumstance))
 
 
 class _Listener:
@@ -274,7 +271,9 @@ class ChildProcesses:
             delivery.settled.extend(settled)
         held.cost = answer.cost
         held.outcomes = answer.outcomes
-        return _outcome(answer)
+        if answer.is_raised:
+            raise answer.ended from answer.cause
+        return answer.ended
 
     def kill(self, held: HeldDelivery) -> None:
         """Kill the child that works on a delivery, if any; :meth:`call` then raises the reason in its own thread."""
@@ -381,16 +380,3 @@ class _Child:
         self._is_reaped = True
         self.connection.close()
         return code
-
-
-def _outcome(answer: Answer) -> Any:
-    """Return what a handler returned in its child, or raise what it raised."""
-    ended = answer.ended
-    if answer.own is not None:
-        # Middleware may check for the application's class. If the worker cannot create that, this package's class
-        # means the same.
-        with suppress(Exception):
-            ended = pickle.loads(answer.own)  # noqa: S301 - our own child's
-    if answer.is_raised:
-        raise ended from answer.cause
-    return ended
