@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 from abc import ABC, abstractmethod
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -26,7 +27,7 @@ from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
-from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection, begun_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -235,29 +236,27 @@ class Round(ABC):
         self._connection = DedicatedConnection(options, **limits)
         self._backoff = options.backoff(step)
         self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._round: Future[None] | None = None
         self._stopping = False
         # When to begin the next round after a failure.
         self._again_at = 0.0
 
     @property
     def is_under_way(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._round is not None and not self._round.done()
 
     def start(self) -> None:
         """Begin a round, unless one is running. Any thread may call it."""
         with self._starting:
             if not self._stopping and not self.is_under_way:
-                thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
-                thread.start()
-                self._thread = thread
+                self._round = begun_in_thread(self.run, self._thread_name)
 
     def stop(self) -> None:
         """Begin no more rounds, and wait up to a second for the present statement."""
         with self._starting:
             self._stopping = True
-        if self._thread is not None:
-            self._thread.join(self._options.timings.stop_dequeue)
+        if self._round is not None:
+            wait([self._round], self._options.timings.stop_dequeue)
 
     def run(self) -> None:
         try:
@@ -537,9 +536,8 @@ class Housekeeping(Round):
         """Mark idle channels, and delete channels whose mark every present transaction sees."""
         after: int | None = 0
         while after is not None and not self._stopping:
-            [(after, _)] = self._rows(
-                schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=_CHANNELS
-            )
+            marked = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=_CHANNELS)
+            [(after, _)] = marked
         forgotten, more = 0, True
         while more and not self._stopping:
             [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=_CHANNELS)

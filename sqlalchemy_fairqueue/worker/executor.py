@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import logging
 import math
-import shlex
 import threading
 from abc import ABC, abstractmethod
 from contextvars import Context, ContextVar, copy_context
@@ -235,12 +234,8 @@ class Executor(ABC):
 
     def _ignore(self, held: HeldDelivery) -> None:
         """Count a handler as hanging that ignores the cancel of its message. Its end still settles the message."""
-        ago, name = self._options.clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
-        self._hang(
-            held,
-            f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check() "
-            f"('fairqueue workers stop {name} {held.queue.reference}' stops its worker)",
-        )
+        ago = self._options.clock() - (held.cancelled_at or 0.0)
+        self._hang(held, f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check()")
 
     def _expire(self, held: HeldDelivery, error: HandlerTimeout | None = None) -> None:
         """Settle a delivery as failed by its timeout. *error*: what its handler raised; None if it still runs."""
@@ -479,7 +474,12 @@ class TaskExecutor(Executor):
             self._time_limits.wake_by(held.limit_time(handler.timeout))
             return await self._call_handler(held, handler)
         except asyncio.CancelledError as error:
-            decisions = [RELEASE] if self._is_cancelled_by_others(held) else self._failed(held, _reason(held, error))
+            reason: BaseException = error
+            try:
+                held.check()
+            except FairQueueError as known:
+                reason = known
+            decisions = [RELEASE] if self._is_cancelled_by_others(held) else self._failed(held, reason)
             # Its thread or child process may go on.
             held.give_up()
             self._children.kill(held)
@@ -536,12 +536,3 @@ class TaskExecutor(Executor):
             self._returned(held)
             self._refill()
             self._begin()
-
-
-def _reason(held: HeldDelivery, error: asyncio.CancelledError) -> BaseException:
-    """Return the reason why a task was cancelled, if its delivery has one; otherwise *error*."""
-    try:
-        held.check()
-    except FairQueueError as reason:
-        return reason
-    return error

@@ -49,7 +49,7 @@ class Fetcher(Looper):
     ) -> None:
         duties = [
             Duty("look up unanswered dequeues", self._look_up_unanswered, options.timings.unanswered_after),
-            Duty("fetch messages", self._round, options.timings.fetch_check),
+            Duty("fetch messages", self._round, options.timings.longest_sleep),
         ]
         super().__init__("fetch", duties, options, event=executor.trigger, last=self._end)
         self.connection: DedicatedConnection = DedicatedConnection(options)
@@ -194,7 +194,8 @@ class Fetcher(Looper):
         self.options.stats.dequeues += 1
         due_in = None if taken.due_in is None else taken.due_in.total_seconds()
         if taken:
-            self._hand_on(queue, batches, now)
+            self._executor.buffer.extend([queue.hold(batch, now) for batch in batches])
+            self._executor.begin()
             self.options.stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
             if queue.polls.needs_no_wait():
@@ -243,7 +244,3 @@ class Fetcher(Looper):
             batch.extend(more)
             spare -= sum(len(delivery.content) for delivery in more)
         return batches, None
-
-    def _hand_on(self, queue: ServedQueue, batches: list[list[Delivery]], now: float) -> None:
-        self._executor.buffer.extend([queue.hold(batch, now) for batch in batches])
-        self._executor.begin()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.util import await_only
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
@@ -95,16 +93,13 @@ def returned_outcome(result: object) -> Outcome | None:
             "context.retry(delivery), context.release(delivery) or context.bury(delivery)"
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise WorkerError(
-            "the handler returned a generator, which nobody runs: nothing was done; do not yield in it, nor in what it "
-            "is wrapped around"
-        )
+        raise WorkerError("the handler returned a generator, which nobody runs: nothing was done; do not yield in it")
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise WorkerError(
-            "the handler returned an awaitable, which nobody awaits here: nothing was done; let it do the work "
-            "itself, by asyncio.run if need be, or make it an async function, which needs an AsyncWorker"
+            "the handler returned an awaitable, which nobody awaits here: nothing was done; make it an async function, "
+            "which needs an AsyncWorker"
         )
     return None
 
@@ -192,29 +187,26 @@ def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> D
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
     """Return the decision for a delivery beyond its limit of attempts: bury, since nobody settled the last attempts."""
-    last = delivery.attempt - 1
-    before = f"attempt {limit}" if last == limit else f"attempts {limit} to {last}"
-    return Decision(
-        Verb.BURY,
-        reason=f"attempts exhausted: the limit is {limit}, and {before} ended without a word: the process died, "
-        "the lease was lost, or the limit was higher then",
+    reason = (
+        f"attempts exhausted: the limit is {limit}, {delivery.attempt - 1} had begun, and the last ended without a "
+        "word: the process died, the lease was lost, or the limit was higher then"
     )
+    return Decision(Verb.BURY, reason=reason)
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """Return what to try after the database refused a decision: a retry without an error text, a release, or None."""
-    match decision.verb:
-        case Verb.RELEASE:
-            return None
-        case Verb.RETRY if decision.error is None:
-            return Decision(Verb.RELEASE, _FALLBACK.delay(delivery.deliveries))
-    return Decision(Verb.RETRY, decision.delay or _FALLBACK.delay(delivery.attempt))
+    """Return what to try after the database refused a decision: a failed attempt without a text, a release, or None."""
+    if decision.verb is Verb.RELEASE:
+        return None
+    failed = _again(delivery, _FALLBACK, decision.delay or None, None)
+    if (decision.verb, decision.reason, decision.error) == (failed.verb, failed.reason, None):
+        return Decision(Verb.RELEASE, _FALLBACK.delay(delivery.deliveries))
+    return failed
 
 
 def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
     """Return after how many attempts a message is a dead letter: the lower of its own limit and the policy's."""
-    own = delivery.max_attempts
-    return own if policy.max_attempts is None else min(own, policy.max_attempts)
+    return min(delivery.max_attempts, policy.max_attempts or delivery.max_attempts)
 
 
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
@@ -273,7 +265,11 @@ def begin_handling(held: HeldDelivery) -> Handler:
             raise NotCalled(of_exhausted(delivery, held.max_attempts))
         # Checked before a session, a child process or middleware handles a payload that does not fit a job.
         if handler.schema is not None:
-            _check_known(handler.schema, payload)
+            try:
+                handler.schema.check_known(payload)
+            except PayloadError as error:
+                # It is of a newer version, which other workers may know.
+                raise WorkerError(str(error)) from None
             handler.schema.decode(payload)
     except PayloadError as error:
         _log(logging.ERROR, held, error)
@@ -288,14 +284,6 @@ def begin_handling(held: HeldDelivery) -> Handler:
             _log(logging.ERROR, held, error, decision)
         raise NotCalled(decision) from None
     return handler
-
-
-def _check_known(schema: PayloadSchema, payload: object) -> None:
-    """Raise WorkerError for a payload of a newer version, so that it is released to workers that may know it."""
-    try:
-        schema.check_known(payload)
-    except PayloadError as error:
-        raise WorkerError(str(error)) from None
 
 
 def bound_call(
@@ -329,21 +317,16 @@ class CommitCheck:
         self.failures.append(error)
 
     def _warn(self) -> None:
-        function = self._handler.function
-        while isinstance(function, partial):
-            function = function.func
-        function = inspect.unwrap(function)
-        name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        function: Any = inspect.unwrap(self._handler.function)
         message = (
-            f"handler {name} of kind {self._handler.kind!r} commits its session itself, without the completion of its "
+            f"the handler of kind {self._handler.kind!r} commits its session itself, without the completion of its "
             "message: what it wrote happens again if the message is delivered again; leave the commit to the worker"
         )
-        plain: Any = function if inspect.isroutine(function) else type(function).__call__
-        # Compiled functions have no code.
-        code = getattr(plain, "__code__", None)
+        # Compiled functions and objects have no code.
+        code = getattr(function, "__code__", None)
         file, line = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
         # The function's module has the registry of shown warnings; in a loop, the stack has no frame of the module.
-        registry = getattr(plain, "__globals__", {}).setdefault("__warningregistry__", {})
+        registry = getattr(function, "__globals__", {}).setdefault("__warningregistry__", {})
         warnings.warn_explicit(message, HandlerTransactionWarning, file, line, function.__module__, registry)
 
 

@@ -67,10 +67,6 @@ class Decision:
         """Return the operation that settles a delivery in this way; *cost* and *charged* as in Settle."""
         return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
 
-    def in_ascii(self) -> Decision:
-        """Return the same decision with texts in ASCII, which every encoding can represent."""
-        return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
-
     @property
     def result_bytes(self) -> int:
         return 0 if self.result is None else len(self.result.content or b"")
@@ -189,6 +185,12 @@ class HeldDelivery:
     @property
     def batch(self) -> tuple[HeldDelivery, ...]:
         return (self, *self.followers)
+
+    def say_in_ascii(self) -> bool:
+        """Convert the texts of the decision to ASCII, which every encoding has. Return whether that changed any."""
+        before = self.decision
+        self.decision = replace(before, reason=_ascii(before.reason), error=_ascii(before.error))
+        return self.decision != before
 
     def log(self, level: int, what: str) -> None:
         self.queue.options.log.message(level, self.delivery, what)
@@ -390,8 +392,6 @@ class Buffer:
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
     """
-
-    __slots__ = ("_last", "_now", "_number", "_waiting", "filled_at")
 
     def __init__(self) -> None:
         self.filled_at: float = 0.0

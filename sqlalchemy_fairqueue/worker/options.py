@@ -35,8 +35,6 @@ from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
 MOST_PREFETCH = 500
-_INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
-_INTERVAL_WITHOUT_NOTIFICATIONS = timedelta(seconds=1)
 
 
 class WorkerArguments(TypedDict, total=False):
@@ -129,7 +127,7 @@ class WorkerOptions(ConnectionOptions):
 
     def interval(self, *, notified: bool) -> float:
         """Return the seconds between two polls of an idle queue, depending on whether notifications arrive now."""
-        usual = _INTERVAL_WITH_NOTIFICATIONS if notified else _INTERVAL_WITHOUT_NOTIFICATIONS
+        usual = timedelta(seconds=5 if notified else 1)
         asked = self.poll_interval or usual
         return (asked if notified or not self.listen else min(asked, usual)).total_seconds()
 
@@ -232,14 +230,11 @@ def _check_sessions(
         if not isinstance(made, wanted):
             if inspect.iscoroutine(made):
                 made.close()
-            needed, maker = "a Session", "a sessionmaker"
-            if kind is AsyncSession:
-                needed, maker = "an AsyncSession", "an async_sessionmaker"
-            if wanted is not kind:
-                needed, maker = f"a {wanted.__module__}.{wanted.__qualname__}", f"{maker} with class_= that class"
+            maker = "an async_sessionmaker" if kind is AsyncSession else "a sessionmaker"
             raise InvalidArgument(
-                f"{name} makes a {type(made).__name__} where worker {options.name} needs {needed}; give {maker}, "
-                f"for the handler of kind {handler.kind!r}, or correct its annotation"
+                f"{name} makes a {type(made).__name__} where worker {options.name} needs sessions of "
+                f"{wanted.__module__}.{wanted.__qualname__}; give {maker} with class_= that class, for the handler of "
+                f"kind {handler.kind!r}, or correct its annotation"
             )
     _warn_of_pool(options, make)
 

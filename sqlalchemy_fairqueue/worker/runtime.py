@@ -73,7 +73,6 @@ class HealthCheck:
         self._lock = threading.Lock()
         self._answered_at = -math.inf
         self._problems: list[str] = []
-        self._is_closed = False
 
     def check(self, ended_threads: Sequence[str], hung: int) -> Health:
         fatal = [f"its thread {name} has ended" for name in ended_threads]
@@ -84,14 +83,11 @@ class HealthCheck:
 
     def close(self) -> None:
         with self._lock:
-            self._is_closed = True
             self._connection.close()
 
     def _unanswered(self) -> list[str]:
         came_at = monotonic()
         with self._lock:
-            if self._is_closed:
-                return ["it stops"]
             if self._answered_at < came_at:
                 self._problems = []
                 try:

@@ -200,7 +200,7 @@ class Settler(Looper):
             is_passing = is_away(error) or is_serialization_failure(error)
             if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
                 raise
-            if state == _UNTRANSLATABLE and self._are_in_ascii_now(queue, deliveries):
+            if state == _UNTRANSLATABLE and sum(held.say_in_ascii() for held in deliveries):
                 return self.write(queue, verb, deliveries)
             if len(deliveries) > 1:
                 half = len(deliveries) // 2
@@ -215,14 +215,6 @@ class Settler(Looper):
 
     def count(self, verb: Verb, deliveries: list[HeldDelivery]) -> None:
         """Count settled deliveries, and log new dead letters."""
-        if verb is Verb.RETRY:
-            # If this retry replaces a refused verb, it may be the last attempt; then the database buried the message.
-            over = [held for held in deliveries if held.delivery.attempt >= held.delivery.max_attempts]
-            for held in over:
-                held.decision = of_own_verb(held.decision, held.delivery)
-            if over:
-                self.count(Verb.BURY, over)
-                deliveries = [held for held in deliveries if held not in over]
         settled(verb.value, lambda: [held.delivery for held in deliveries])
         if verb is Verb.BURY:
             for held in deliveries:
@@ -241,27 +233,13 @@ class Settler(Looper):
         left = [held.delivery for held in gone if not held.delivery.settled]
         lost = [delivery.message_id for delivery in left]
         if lost:
-            what = f"could not {verb.value} {len(lost)} of {len(deliveries)} deliveries"
-            self._warn(queue, lost, what, "somebody else has them, or settled them")
+            self.options.log.warning(
+                "could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
+                *(verb.value, len(lost), len(deliveries), queue.queue.name, tuple(lost[:20])),
+                extra={"queue": queue.queue.name, "message_ids": tuple(lost)},
+            )
             self.count_lost(left)
         return set(error.message_ids)
-
-    def _are_in_ascii_now(self, queue: ServedQueue, deliveries: list[HeldDelivery]) -> bool:
-        """Convert texts to ASCII, which every encoding can represent. Return whether that changed any."""
-        changed = []
-        for held in deliveries:
-            before, held.decision = held.decision, held.decision.in_ascii()
-            if held.decision != before:
-                changed.append(held.delivery.message_id)
-        if changed:
-            why = "the database's encoding, or the connection's, has no bytes for it otherwise"
-            self._warn(queue, changed, f"keeps in ASCII what is said of {len(changed)} message(s)", why)
-        return bool(changed)
-
-    def _warn(self, queue: ServedQueue, message_ids: list[int], what: str, why: str) -> None:
-        name = queue.queue.name
-        extra = {"queue": name, "message_ids": tuple(message_ids)}
-        self.options.log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
     def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
         """Log a refused settlement; retry the message without an error text or, if that is refused too, release it."""

@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from bisect import bisect_left
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from time import time
@@ -52,8 +53,6 @@ class Bucket:
 
 class Distribution:
     """Counts of values by buckets, with ascending upper *bounds* and one bucket above. Callers must hold a lock."""
-
-    __slots__ = ("_bounds", "_counts", "_examples", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
@@ -150,7 +149,7 @@ class WorkerStats:
     def __post_init__(self) -> None:
         # These are not dataclass fields, since each copy of the stats has its own.
         self._lock = threading.Lock()
-        self._attempts: dict[str, AttemptDistributions] = {}
+        self._attempts: defaultdict[str, AttemptDistributions] = defaultdict(AttemptDistributions)
 
     def __reduce__(self) -> tuple[type[WorkerStats], tuple[int, ...]]:
         return WorkerStats, tuple(asdict(self).values())
@@ -168,8 +167,7 @@ class WorkerStats:
 
     def attempts(self, queue: str) -> AttemptDistributions:
         """Return a queue's distributions of waits, times in handlers, and numbers of attempts."""
-        found = self._attempts.get(queue)
-        return self._attempts.setdefault(queue, AttemptDistributions()) if found is None else found
+        return self._attempts[queue]
 
     def as_dict(self) -> dict[str, int]:
         """Return all counters by name, without ``hung``, which also falls."""
@@ -207,11 +205,5 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
             level,
             ": message %d of queue %s, channel %s, kind %s %s",
             *(delivery.message_id, delivery.queue, delivery.channel, delivery.kind, what),
-            extra={
-                "queue": delivery.queue,
-                "channel": delivery.channel,
-                "kind": delivery.kind,
-                "message_id": delivery.message_id,
-                "attempt": delivery.attempt,
-            },
+            extra={name: getattr(delivery, name) for name in ("queue", "channel", "kind", "message_id", "attempt")},
         )

@@ -105,7 +105,6 @@ class Timings:
     trips: float = 3.0
     stale_after: float = 1.0
     longest_sleep: float = 3600.0
-    fetch_check: float = 30.0
     unsettled: int = 2000
     settle_batch: int = 1000
     settle_bytes: int = 8 * 2**20
@@ -171,9 +170,8 @@ class Backoff:
         log.warning(text, self.step, *given, extra={"step": self.step, "failures": self.failures})
 
 
-# Wake-ups cost more than frequent polls if this many polls in a row gave as many messages as they asked for.
-_OFTEN = 8
-# Wake-ups also cost more above 140 messages a second. _LATELY: seconds of the exponential average of this rate.
+# Wake-ups cost more than frequent polls above 140 messages a second. _LATELY: seconds of the exponential average of
+# this rate.
 _LATELY = 0.05
 _BUSY = 140 * _LATELY
 # At half of this rate wake-ups are cheaper again, if the last poll gave nothing.
@@ -200,7 +198,6 @@ class PollSchedule:
     empty_at: float = 0.0
     _began_at: float = 0.0
     _waiting_since: float = 0.0
-    _full: int = 0
     _lately: float = 0.0
     _lately_at: float = 0.0
     _nothing: int = 0
@@ -213,7 +210,7 @@ class PollSchedule:
 
     def needs_no_wait(self) -> bool:
         """Return whether to end a registered wait, because many messages come."""
-        return self.waiting_until > 0 and (self._full > _OFTEN or self._lately > _BUSY)
+        return self.waiting_until > 0 and self._lately > _BUSY
 
     def wait_begun(self, now: float, until: float) -> None:
         """Note a registered wait: each enqueue from now on wakes the worker."""
@@ -234,7 +231,6 @@ class PollSchedule:
 
     def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
         """Note that a poll gave *count* messages; *full* says that these are as many as it asked for."""
-        self._full = self._full + 1 if full else 0
         self._lately = self._lately_by(now) + min(count, _MOST_AT_ONCE)
         self._lately_at = now
         self._nothing = 0
@@ -252,7 +248,6 @@ class PollSchedule:
         # stays locked.
         soonest = min(self.timings.poll_locked, self.timings.poll_soon * 2 ** min(before, 10)) / 2
         wait = self._until_woken(now, min(self.interval, self.timings.poll_soon * 2 ** min(before, 20)))
-        self._full = 0
         self._nothing = before + 1
         self._next(now + min(max(due, soonest), wait))
 
@@ -305,18 +300,19 @@ class PollSchedule:
 _WEIGHT = 0.1
 
 
+@dataclass(slots=True)
 class Prefetch:
     """Says how many messages to take, from moving averages of the durations of handlers (all kinds) and dequeues."""
 
-    __slots__ = ("_concurrency", "_most", "_seconds", "_timings", "_trip")
+    concurrency: int
+    timings: Timings
+    most: int
+    _seconds: float = field(init=False)
+    _trip: float | None = field(default=None, init=False)
 
-    def __init__(self, concurrency: int, timings: Timings, most: int) -> None:
-        self._concurrency = concurrency
-        self._most = most
-        self._timings = timings
+    def __post_init__(self) -> None:
         # At first no duration is known, so each message is taken when a handler is free for it.
-        self._seconds = 2 * self._timings.ahead
-        self._trip: float | None = None
+        self._seconds = 2 * self.timings.ahead
 
     def observe(self, seconds: float) -> None:
         """Note the duration of a handler. Any thread may call it; a lost update is harmless."""
@@ -330,10 +326,10 @@ class Prefetch:
     def ahead(self, busy: float) -> int:
         """Return how many messages may wait in the buffer, if all handlers have been busy for *busy* seconds."""
         seconds = max(self._seconds, busy)
-        if seconds >= self._timings.ahead:
+        if seconds >= self.timings.ahead:
             return 0
-        covered = min(self._timings.ahead, self._timings.trips * (self._trip or 0.0))
-        return min(self._most, int(self._concurrency * covered / max(seconds, 1e-6)))
+        covered = min(self.timings.ahead, self.timings.trips * (self._trip or 0.0))
+        return min(self.most, int(self.concurrency * covered / max(seconds, 1e-6)))
 
     def room(self, free: int, buffered: int, busy: float) -> int:
         """Return how many messages to take now, if *free* handlers could begin; zero while a call is not worthwhile."""

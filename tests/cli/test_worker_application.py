@@ -101,7 +101,7 @@ def parse(delivery, session: Audited):
     with shop.run("worker", f"{module}:queue", "--session-factory", f"{module}:plain") as process:
         refused = ended(process)
     assert refused.status == 2
-    assert f"needs a {module}.Audited; give a sessionmaker with class_= that class" in refused.err
+    assert f"needs sessions of {module}.Audited; give a sessionmaker with class_= that class" in refused.err
     with shop.run("worker", f"{module}:queue", "--drain") as process:
         found = ended(process)
     assert (found.status, database.value("select id from parsed")) == (0, 1), found.err

@@ -202,4 +202,4 @@ def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, datab
         until(runtime.is_drained, "it is drained")
         assert (len(handled), is_empty(database)) == (1, True)
         groups.start()
-        assert groups._thread is None or not groups._thread.is_alive()
+        assert not groups.is_under_way

@@ -34,9 +34,9 @@ async def test_attempts_without_a_word(
         await asyncio.to_thread(Worker(engine, queue, housekeeping=False).run, drain=True)
     assert not called
     reasons = {letter.message_id: letter.reason or "" for letter in queue.dead_letters.list(engine)}
-    limit = "attempts exhausted: the limit is 1, and"
-    assert reasons[first].startswith(f"{limit} attempts 1 to 3 ended without a word")
-    assert reasons[second].startswith(f"{limit} attempt 1 ended without a word")
+    limit = "attempts exhausted: the limit is 1,"
+    assert reasons[first].startswith(f"{limit} 3 had begun, and the last ended without")
+    assert reasons[second].startswith(f"{limit} 1 had begun, and the last ended without")
 
 
 def _die_with_them(queue: Queue, engine: Engine, database: Database) -> None:

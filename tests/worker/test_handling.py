@@ -101,7 +101,7 @@ async def test_sessions_of_both_kinds(queue: Queue, engine: Engine, async_engine
     @queue.handler("a")
     def a(delivery: object, session: object) -> None: ...
 
-    with pytest.raises(InvalidArgument, match=r"sync_session_factory makes a AsyncSession where .* needs a Session"):
+    with pytest.raises(InvalidArgument, match=r"sync_session_factory makes a AsyncSession where .* needs sessions of"):
         await AsyncWorker(async_engine, queue, sync_session_factory=async_sessionmaker(async_engine)).start()  # type: ignore[arg-type]  # that is the point
     async with AsyncWorker(async_engine, queue, sync_session_factory=sessionmaker(engine), housekeeping=False):
         pass

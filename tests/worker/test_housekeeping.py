@@ -1,7 +1,6 @@
 """The housekeeping of workers."""
 
 import logging
-import threading
 from datetime import timedelta
 from typing import Any
 
@@ -38,9 +37,8 @@ def test_partitions_are_made_ahead(queue: Queue, engine: Engine, database: Datab
     assert made > before
     housekeeping = _housekeeping(engine)
     housekeeping.start()
-    assert housekeeping._thread is not None
-    assert housekeeping._thread is not threading.current_thread()
-    housekeeping._thread.join()
+    assert housekeeping._round is not None
+    housekeeping._round.result()
     assert database.value(_DAYS) == made
 
 
@@ -98,15 +96,15 @@ def test_a_round_ends_with_its_worker(queue: Queue, engine: Engine, waits: Waits
     with engine.connect() as holder:
         holder.execute(text("lock table fq_queue in access exclusive mode"))
         housekeeping.start()
-        round_of_it = housekeeping._thread
+        round_of_it = housekeeping._round
         assert round_of_it is not None
         waits.until("select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%fq_%'")
         stop = waits.start(lambda _: housekeeping.stop())
         until(lambda: housekeeping._stopping, "it is asked to stop")
     stop.result()
-    assert not round_of_it.is_alive()
+    assert round_of_it.done()
     housekeeping.start()
-    assert housekeeping._thread is round_of_it
+    assert housekeeping._round is round_of_it
 
 
 def test_failures_are_logged(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

@@ -198,17 +198,6 @@ def test_much_at_once_is_no_stream(count: int) -> None:
     assert not polls.needs_no_wait()
 
 
-def test_a_backlog() -> None:
-    """However long handlers take, a worker that gets all it asks for again and again does not wait."""
-    polls, now = PollSchedule(5.0, Timings()), 100.0
-    polls.wait_begun(now, 111.0)
-    for _ in range(9):
-        assert not polls.needs_no_wait()
-        polls.found(now, None, count=1, full=True)
-        now += 0.5
-    assert polls.needs_no_wait()
-
-
 @pytest.mark.parametrize("apart", [0.009, 0.05])
 def test_busy_now_and_then(apart: float) -> None:
     """The wait stays where messages come one at a time: each wakes the worker and costs one poll, as polling does."""

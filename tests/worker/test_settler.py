@@ -356,7 +356,7 @@ def test_what_is_about_no_message_costs_no_attempt(
 def test_a_dead_letter_in_place_of_another_is_counted(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At the last attempt the retry that is sent for a refused end makes a dead letter: it is told as one."""
+    """At the last attempt another dead letter is sent for one that is refused, and counted."""
     database.execute(
         _REFUSING.format(name="refuse", on="insert on fq_dead_letter", when="new.reason = 'no good'", code="23514")
     )
@@ -391,7 +391,7 @@ def test_an_end_that_the_database_refuses_for_ever_comes_ever_later(
         until(lambda: worker.stats.completed == 1, "the worker goes on")
     # (By now it may have been due again.)
     assert database.value("select dequeue_at > enqueued_at from fq_message")
-    assert [" tries to retry it:" in caplog.text, " tries to release it:" in caplog.text] == [True, True]
+    assert [" tries to bury it:" in caplog.text, " tries to release it:" in caplog.text] == [True, True]
 
 
 def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
