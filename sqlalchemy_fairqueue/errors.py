@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from signal import Signals
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from sqlalchemy_fairqueue.texts import last_line
+from sqlalchemy_fairqueue.texts import exception_line
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -503,7 +503,7 @@ class MessageFailed(ResultError):
     error: str | None = None
 
     def __str__(self) -> str:
-        line = last_line(self.error)
+        line = exception_line(self.error)
         last = f" ({line[:500]})" if line else ""
         return (
             f"message {self.message_id} failed: {self.reason}{last}; correct the cause, then "

@@ -10,7 +10,8 @@ from sqlalchemy.exc import StatementError
 
 _MOST = 4_000
 _MOST_LOGGED = 300
-_BACKGROUND = "(Background on this error at: "
+# What stands before each line of the traceback of an exception group.
+_MARGIN = re.compile(r"^ *[|+] ?")
 # Additions of PostgreSQL, its drivers and SQLAlchemy to the message of an error: rows, statements and parameters.
 _ADDED = re.compile(
     r"^(?:(?:DETAIL|HINT|CONTEXT|QUERY|LINE \d+): |\[(?:SQL|parameters): |\(Background on )", re.MULTILINE
@@ -73,13 +74,13 @@ def shortened(text: str, most: int) -> str:
     return line if len(text) <= most else f"{line} ... ({len(text):,} characters)"
 
 
-def last_line(error: str | None) -> str | None:
-    """Return the line of an error that names the exception, without SQLAlchemy's link below it."""
+def exception_line(error: str | None) -> str | None:
+    """Return the line of an error's text that names the exception: the first one behind the last frame."""
     if error is None:
         return None
-    lines = error.strip().splitlines()
-    told = [line for line in lines if not line.startswith(_BACKGROUND)]
-    return (told or lines or [""])[-1]
+    lines = [_MARGIN.sub("", line) for line in error.strip().splitlines()] or [""]
+    behind = max((number for number, line in enumerate(lines, 1) if line.startswith("  File ")), default=0)
+    return next((line for line in lines[behind:] if line and not line[0].isspace()), lines[-1])
 
 
 def clean(text: str) -> str:

@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.figures.queues import given_back
 from sqlalchemy_fairqueue.formats import end_words, format_duration, format_value, plural
-from sqlalchemy_fairqueue.texts import clean, last_line
+from sqlalchemy_fairqueue.texts import clean, exception_line
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
     AttemptOutcome,
@@ -78,7 +78,7 @@ def _table(now: datetime) -> Table:
         number_column("attempts", shown=str),
         number_column("due (UTC)", "due_at"),
         Column("consumer", blank=BLANK),
-        Column("error", shown=last_line, blank=BLANK),
+        Column("error", shown=exception_line, blank=BLANK),
         *(
             Column("", key)
             for key in ("behind", "enqueued_at", "max_attempts", "deliveries", "cancelled", "cancelled_at",
@@ -105,7 +105,7 @@ _ATTEMPTS = Table(
     number_column("started (UTC)", get=lambda one: one.started_at),
     number_column("took", get=lambda one: one.finished_at - one.started_at),
     Column("consumer", blank=BLANK),
-    Column("error", shown=last_line, blank=BLANK),
+    Column("error", shown=exception_line, blank=BLANK),
 )
 
 

@@ -95,8 +95,8 @@ class DeliveryMethods(QueueBase):
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
         business effects and completion happen together or not at all. On an engine the call settles the other
-        deliveries and raises LeaseLost. A completion after the end of the lease still counts if nobody else has taken
-        the message. Settlements lock the messages, in the order of their ids, and nothing else.
+        deliveries and raises LeaseLost. A completion after the end of the lease still counts as long as no dequeue has
+        taken the message back. Settlements lock the messages, in the order of their ids, and nothing else.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel

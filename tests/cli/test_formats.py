@@ -1,6 +1,9 @@
+import traceback
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Rate
 from sqlalchemy_fairqueue.formats import (
@@ -10,7 +13,7 @@ from sqlalchemy_fairqueue.formats import (
     parse_rate,
     plural,
 )
-from sqlalchemy_fairqueue.texts import clean, last_line
+from sqlalchemy_fairqueue.texts import clean, exception_line
 
 
 @pytest.mark.parametrize(
@@ -107,10 +110,26 @@ def test_values_in_words() -> None:
     [
         (None, None),
         ("", ""),
-        ("Traceback\n  ...\nValueError: no such page\n", "ValueError: no such page"),
-        ("DataError: too long\n(Background on this error at: https://sqlalche.me/e/21/9h9h)", "DataError: too long"),
+        ("TimeoutError: host 1\nno answer", "TimeoutError: host 1"),
     ],
 )
-def test_the_line_that_names_an_exception(error: str | None, line: str | None) -> None:
-    """It is the last one, but for what SQLAlchemy writes below its errors."""
-    assert last_line(error) == line
+def test_the_line_of_an_error_without_frames(error: str | None, line: str | None) -> None:
+    """It is the first one."""
+    assert exception_line(error) == line
+
+
+def test_the_line_that_names_an_exception(engine: Engine) -> None:
+    """It is the one below the frames, not what a cause, a driver or SQLAlchemy writes above and below it."""
+    with pytest.raises(DBAPIError) as caught, engine.connect() as connection:
+        connection.execute(text("select 1 / :zero"), {"zero": 0})
+    told = "".join(traceback.format_exception(caught.value))
+    assert told.splitlines()[-1].startswith("(Background on this error")
+    line = exception_line(told) or ""
+    assert line.startswith("sqlalchemy.exc.DataError: (psycopg.errors.DivisionByZero) division by zero")
+    with pytest.raises(ExceptionGroup) as group:
+        raise ExceptionGroup("all tasks", [ValueError("no such page"), caught.value])
+    assert exception_line("".join(traceback.format_exception(group.value))) == line
+    with pytest.raises(ExceptionGroup) as group:
+        raise ExceptionGroup("all tasks", [ValueError("no such page")])
+    told = "".join(traceback.format_exception(group.value))
+    assert exception_line(told) == "ExceptionGroup: all tasks (1 sub-exception)"

@@ -195,11 +195,11 @@ def test_show_attempts(cli: Cli, engine: Engine) -> None:
     """A failed message is shown with its attempts, and its traceback line by line; so is a dead letter."""
     QUEUE.configure(engine, history=True)
     [message_id] = enqueue(engine, "a")
-    error = "Traceback (most recent call last):\n\tfile\x1b[2J\nValueError: odd"
+    error = "Traceback (most recent call last):\n  File \x1b[2J\nValueError: odd"
     QUEUE.retry(engine, lease(engine, 1), delay=timedelta(hours=1), error=error)
     found = cli("messages", "show", str(message_id))
     assert found.out.splitlines()[-4:] == [
-        "error", "Traceback (most recent call last):", r"        file\x1b[2J", "ValueError: odd",
+        "error", "Traceback (most recent call last):", r"  File \x1b[2J", "ValueError: odd",
     ]  # fmt: skip
     [heading] = [row for row in found.rows() if row[:1] == ["attempt"]]
     assert heading == ["attempt", "outcome", "started (UTC)", "took", "consumer", "error"]

@@ -120,7 +120,7 @@ async def test_async_places(queue: Queue, engine: Engine, async_engine: AsyncEng
 
 
 def test_late_completion(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
-    """A completion after the lease ended counts as long as nobody else took the message; an extension does not."""
+    """A completion after the lease ended counts as long as nobody took the message back; an extension does not."""
     _seed(queue, engine, "a")
     [delivery] = queue.dequeue(engine)
     clock.advance(timedelta(hours=1))

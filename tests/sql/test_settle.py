@@ -76,7 +76,7 @@ def test_a_moved_row_is_found_again(kernel: Kernel, open_kernel: OpenKernel, wai
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_late_settling_counts_until_someone_else_has_it(kernel: Kernel, clock: Clock, verb: str) -> None:
-    """After its lease expired a delivery still counts; once the message is handed out again it is lost."""
+    """After its lease expired a delivery still counts; once a dequeue has taken the message back it is lost."""
     kernel.enqueue("a", "a")
     one, two = kernel.dequeue(2, lease=SECOND).hands
     clock.advance(timedelta(hours=1))

@@ -2,7 +2,7 @@
 -- Returns the lost ones, for which nothing changed.
 -- Guarantees: only the holder of a message's newest delivery completes it: the token is (id, lease id, deliveries), and
 -- the message is of this queue. A token with a null is lost. A completion after the lease has expired counts as long as
--- nobody else took the message. If the queue recorded its history at the delivery, the attempt is appended as
+-- no dequeue took it back. If the queue recorded its history at the delivery, the attempt is appended as
 -- 'completed'. Ends of members of groups are noted, all of a call at once.
 -- p_kept: for which deliveries a result is kept (null: none); p_results: what their handlers returned, encoded (null:
 -- None); p_problems: why that is not kept (null: it is). A result is written only if this call ends the message. If the
