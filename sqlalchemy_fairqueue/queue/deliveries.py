@@ -231,19 +231,17 @@ class DeliveryMethods(QueueBase):
         return on(where, at_once)
 
     def _settle_at_once(self, connection: Connection, verb: Verb, operations: list[Settle]) -> None:
-        settled: list[Settle] = []
         try:
             if operations:
                 check_installed(connection, self.schema)
                 settle(connection, self._target, verb, operations)
-            settled = operations
         except LeaseLost as error:
-            settled = [one for one in operations if one.delivery.message_id not in error.message_ids]
-            raise
-        finally:
             # The other deliveries are settled; commit that, since not every engine commits each statement by itself.
             connection.commit()
-            mark_settled(verb, settled)
+            mark_settled(verb, [one for one in operations if one.delivery.message_id not in error.message_ids])
+            raise
+        connection.commit()
+        mark_settled(verb, operations)
 
     def _deliveries(self, deliveries: Held) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):

@@ -135,9 +135,9 @@ class Fetcher(Looper):
         if lease is None or not lease.held:
             # Nobody extends the lease, so it ends by itself.
             return False
-        tokens = held_tokens(connection, queue.target, lease_id)
-        # Read after the query: a message that was settled in between counts as unknown, but its token is invalid.
+        # Read before the query: only this thread adds deliveries, and one may be settled in between.
         known = {held.delivery.message_id for held in lease.held.copy()}
+        tokens = held_tokens(connection, queue.target, lease_id)
         unknown = [token for token in tokens if token.message_id not in known]
         if not unknown:
             return True

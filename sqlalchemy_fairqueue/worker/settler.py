@@ -125,12 +125,12 @@ class Settler(Looper):
                     self._send(queue, verb, chunk)
                 except FairQueueError as error:
                     refused.append(error)
-        if refused:
-            raise refused[0]
-        # All others are settled. Of the locked deliveries, the one that has waited longest comes first.
-        locked = next(iter(self._pending), None)
+        # Of the locked deliveries, the one that has waited longest comes first.
+        locked = next((held for held, again_at in self._pending.items() if again_at), None)
         if locked is not None and (self._pending[locked] <= self.options.clock() or self._stopping):
             self._send(locked.queue, locked.decision.verb, [locked])
+        if refused:
+            raise refused[0]
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
         """Yield the deliveries of each call, bounded in number and in bytes of results; one result may be larger."""

@@ -4,7 +4,8 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
@@ -164,3 +165,21 @@ def test_an_earlier_hand_out(queue: Queue, engine: Engine) -> None:
     with pytest.raises(LeaseLost):
         queue.extend(engine, early)
     queue.complete(engine, late)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_a_connection_that_is_lost_is_told(database: Database, driver: str) -> None:
+    """A verb on an engine raises the driver's error, also in a transaction that listeners have set up."""
+    engine = create_engine(database.url.set(drivername=f"postgresql+{driver}"), pool_size=1, max_overflow=0)
+    event.listen(engine, "begin", lambda _: None)
+    queue = Queue("documents")
+    _seed(queue, engine, "a")
+    [delivery] = queue.dequeue(engine)
+    with engine.connect() as connection:
+        pid = connection.scalar(text("select pg_backend_pid()"))
+    database.execute("select pg_terminate_backend(:pid, 10000)", pid=pid)
+    with pytest.raises(OperationalError) as caught:
+        queue.complete(engine, delivery)
+    assert caught.value.connection_invalidated
+    queue.complete(engine, delivery)
+    engine.dispose()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 
 from sqlalchemy_fairqueue import (
     Bury,
@@ -23,7 +23,9 @@ from sqlalchemy_fairqueue import (
     SchemaMismatch,
     Worker,
 )
-from sqlalchemy_fairqueue.unit_of_work.operations import Verb
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb, settle
+from sqlalchemy_fairqueue.worker import settler
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import COMPLETE, Decision, HeldDelivery
 from sqlalchemy_fairqueue.worker.settler import Settler
@@ -52,6 +54,39 @@ def test_a_locked_message_keeps_no_other_waiting(
         operator.rollback()
     until(lambda: is_empty(database), "the last one is completed")
     assert worker.stats.failures == 0
+
+
+def test_a_queue_that_is_refused_keeps_no_locked_message_of_another_waiting(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    connect: Connect,
+    start: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While one queue's schema does not fit, what was locked in another queue is settled once it is free."""
+
+    def refuse(connection: Connection, target: Target, verb: Verb, operations: list[Settle]) -> None:
+        if target.queue == queue.name:
+            raise SchemaMismatch("it does not fit")
+        settle(connection, target, verb, operations)
+
+    monkeypatch.setattr(settler, "settle", refuse)
+    go, mails = threading.Event(), Queue("mails")
+    for one in (queue, mails):
+        one.handler()(lambda _: until(go.is_set, "it may end"))
+    send(engine, queue, 1)
+    [locked] = send(engine, mails, 1)
+    worker = start(queue, mails, concurrency=2, timings={"locked_again": 0.2})
+    until(lambda: worker.stats.taken == 2, "both are taken")
+    with connect() as operator:
+        operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
+        go.set()
+        until(lambda: worker.stats.failures > 2, "the other queue is refused")
+        operator.rollback()
+    until(lambda: worker.stats.completed == 1, "it is completed")
+    monkeypatch.undo()
+    until(lambda: is_empty(database), "so is the other one")
 
 
 def test_a_stop_waits_for_a_locked_message(  # noqa: PLR0917 - fixtures
