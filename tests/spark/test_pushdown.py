@@ -17,7 +17,9 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
+from sqlalchemy import Engine
 
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.spark.reading.queries import pushed_down
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
 from sqlalchemy_fairqueue.times import instant_microseconds
@@ -35,8 +37,12 @@ _MICROS = instant_microseconds(NOON)
 @pytest.mark.parametrize(
     ("one", "clause", "value"),
     [
-        (EqualTo(("queue",), "a'b"), "h.queue = %(pushed0)s::text", "a'b"),
-        (In(("outcome",), ("completed", "buried")), "h.outcome = any(%(pushed0)s::text[])", ["completed", "buried"]),
+        (EqualTo(("queue",), "a'b"), "h.queue::text = %(pushed0)s::text", "a'b"),
+        (
+            In(("outcome",), ("completed", "buried")),
+            "h.outcome::text = any(%(pushed0)s::text[])",
+            ["completed", "buried"],
+        ),
         (GreaterThan(("finished_at",), NOON), "h.finished_at > %(pushed0)s::bigint", _MICROS),
         (GreaterThanOrEqual(("finished_at",), NOON), "h.finished_at >= %(pushed0)s::bigint", _MICROS),
         (LessThan(("ready_at",), NOON), "h.ready_at < %(pushed0)s::bigint", _MICROS),
@@ -71,7 +77,7 @@ def test_a_text_that_no_column_can_hold_equals_none(text: str) -> None:
     """The server is not asked for what it cannot be told, and is asked for the other values of a list."""
     condition, left = pushed_down([EqualTo(("channel",), text), In(("queue",), (text, "q"))], HISTORY)
     assert left == []
-    assert condition.clauses == ("false", "h.queue = any(%(pushed1)s::text[])")
+    assert condition.clauses == ("false", "h.queue::text = any(%(pushed1)s::text[])")
     assert condition.values == {"pushed1": ["q"]}
 
 
@@ -91,6 +97,17 @@ def test_filters_by_texts_that_no_column_can_hold_find_nothing(spark: "SparkSess
         for condition, rows in found.items():
             assert history.where(condition).count() == rows, condition
         assert channels.where(f"channel = {text}").count() == 0, text
+
+
+def test_filters_by_headers(spark: "SparkSession", target: "Target", engine: Engine) -> None:
+    """The text of headers is compared as it is read."""
+    queue = Queue(target.queue)
+    queue.enqueue(engine, channel="a", payload=1, headers={"source": "mail", "n": 1})
+    queue.enqueue(engine, channel="a", payload=2)
+    messages = spark.read.format("fairqueue").options(**target.options, table="messages").load()
+    [text] = [row.headers for row in messages.select("headers").collect() if row.headers]
+    assert messages.where(messages.headers == text).count() == 1
+    assert messages.where(messages.headers.isin(text, "{}")).count() == 1
 
 
 def test_the_server_evaluates_the_filters_of_a_view(spark: "SparkSession", target: "Target") -> None:

@@ -151,9 +151,11 @@ def pushed_down(filters: Iterable[Filter], table: Table) -> tuple[Condition, lis
 def _clause(one: Filter, column: Column, name: str) -> tuple[str, dict[str, object]] | None:
     if column.type == StringType():
         if isinstance(one, EqualTo) and isinstance(one.value, str):
-            return (f"{column.sql} = %({name})s::text", {name: one.value}) if _is_storable(one.value) else ("false", {})
+            # The cast is for headers, which are jsonb.
+            clause = f"{column.sql}::text = %({name})s::text"
+            return (clause, {name: one.value}) if _is_storable(one.value) else ("false", {})
         if isinstance(one, In) and all(isinstance(value, str) for value in one.value):
-            return f"{column.sql} = any(%({name})s::text[])", {name: list(filter(_is_storable, one.value))}
+            return f"{column.sql}::text = any(%({name})s::text[])", {name: list(filter(_is_storable, one.value))}
     comparison = _COMPARISONS.get(type(one))
     if comparison and column.type == TimestampType():
         value = getattr(one, "value", None)
