@@ -1,12 +1,15 @@
 """Functions that follow dead letters: however a message dies, one message tells of it, in the same transaction."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Bury, BytesCodec, ChannelPolicy, Delivery, InvalidArgument, Queue, Retry, Worker
 from tests.fixtures.database import Database
-from tests.worker.helpers import expire_leases
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import expire_leases, until
 
 
 def _follow(queue: Queue, kind: str = "parse") -> list[dict[str, object]]:
@@ -49,6 +52,20 @@ def test_each_way_to_die(engine: Engine, database: Database) -> None:
             "error": letter.error, "attempts": 1, "key": "k", "ordering_key": "s",
         }  # fmt: skip
         assert "no file" in f"{letter.reason} {letter.error}" or death == "crash"
+
+
+def test_a_burial_wakes_an_idle_worker(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """Nobody waits for a poll to hear of a dead letter."""
+    told = _follow(queue)
+    _drain(queue, engine)
+    other = Queue(queue.name)
+    other.enqueue(engine, channel="a", payload=1, kind="parse")
+    held = other.dequeue(engine, lease=timedelta(hours=1))
+    worker = start(queue)
+    until(lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()") == 1, "it waits")
+    woken = worker.stats.woken
+    other.bury(engine, held, reason="no file")
+    until(lambda: worker.stats.woken > woken and told, "it is woken, and told")
 
 
 def test_it_shares_the_fate_of_the_burial(queue: Queue, engine: Engine) -> None:

@@ -2,7 +2,7 @@
 -- tried again, and a message out of attempts becomes a dead letter; 'released': they are given back, the attempt not
 -- counted; 'buried': they become dead letters, with p_reasons. Returns the lost ones and those that a retry buried.
 -- p_delays: microseconds from now (null or 0: the message keeps its place in the channel). p_notify: wake waiting
--- consumers (not in a two-phase transaction).
+-- consumers (not in a two-phase transaction), also for what follows a dead letter.
 -- Guarantees: as fq_complete for the token. The first 262,144 characters of an error are kept. A message that was
 -- cancelled while it was leased is deleted instead.
 -- Locks, index: as fq_lock_deliveries. Errors: QF001 bad delay or outcome; 40001; QF007.
@@ -50,7 +50,7 @@ begin
     p_queue, v_ids, v_rows, v_delays, v_errors, (p_outcome = 'released')::integer, p_outcome
   );
   v_buried := fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_reasons, v_dead_errors);
-  if p_notify and v_ids is not null then
+  if p_notify and num_nonnulls(v_ids, v_buried) > 0 then
     perform fairqueue.fq_wake(p_queue);
   end if;
 
