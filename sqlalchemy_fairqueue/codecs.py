@@ -19,9 +19,10 @@ from sqlalchemy_fairqueue.texts import said
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-# Unless told otherwise, Python reads decimal integers back only if they have at most 4300 digits.
+# Python by default reads an integer back only if it has at most 4300 decimal digits; 14,000 bits are at most 4215.
 _INTEGER_BITS = 14_000
-# Outside of these bounds a float is not in JSON, or has an exponent, which json writes as 1e+16 and msgspec as 1e16.
+# Outside of these bounds json and msgspec write a float differently, such as 1e+16 and 1e16. NaN and infinity, which
+# JSON does not have, are outside too.
 _LEAST, _GREATEST = 1e-4, 1e16
 _BY_JOB = "convert it, give the queue JsonCodec(default=...), or use a job (@queue.job), which converts it"
 # Types that arguments and results of jobs may have, besides dataclasses and models.
@@ -97,7 +98,7 @@ class JsonCodec:
                 f"{len(content)} bytes are not JSON ({error}); give the queue the codec that wrote them"
             ) from error
 
-    def _plain(self, value: Any, path: str) -> Any:  # noqa: PLR0911 - one return a kind of value
+    def _plain(self, value: Any, path: str) -> Any:  # noqa: PLR0911 - one return for each kind of value
         match value:
             case None | bool():
                 return value
@@ -134,8 +135,11 @@ class JsonCodec:
             raise PayloadError(f"the codec's default cannot convert a {kind}: {error}; convert it", path) from error
 
 
-def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 - in place it takes a third of the time
-    """Return whether JSON preserves these values and msgspec writes them as ``json`` does. Ignore lone surrogates."""
+def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 - helpers would take three times as long
+    """Return whether JSON preserves these values and msgspec writes them as ``json`` does.
+
+    Lone surrogates are not looked for, since msgspec's encoder refuses them.
+    """
     for value in values:
         kind = type(value)
         if kind is str:
@@ -163,7 +167,10 @@ def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 -
 
 @cache
 def _plain_encoder() -> Callable[[Any], bytes]:
-    """Return msgspec's encoder, which needs a tenth of json's time, but takes long to import."""
+    """Return msgspec's encoder, which needs a tenth of json's time.
+
+    msgspec is imported here because its import takes long.
+    """
     import msgspec  # noqa: PLC0415
 
     return msgspec.json.Encoder().encode
@@ -211,7 +218,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-# Made once, since that takes as long as a small payload.
+# Made only once, since making an encoder takes as long as encoding a small payload.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
@@ -242,7 +249,10 @@ ON_DEAD = "on_dead:"
 
 
 def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
-    """Return the payload, or the PayloadError to raise when it is asked for. On_dead messages are always JSON."""
+    """Return the payload, or the PayloadError to raise when somebody asks for the payload.
+
+    The payload of an on_dead message is always read as JSON, since SQL wrote it.
+    """
     codec = _JSON if kind.startswith(ON_DEAD) else codec
     try:
         return codec.decode(content)
@@ -250,7 +260,7 @@ def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
         return error
     except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):
         raise
-    except BaseException as error:  # noqa: BLE001 - a codec may raise anything; one in Rust raises its panics
+    except BaseException as error:  # noqa: BLE001 - a codec may raise anything; a panic of Rust is no Exception
         refused = PayloadError(f"{type(codec).__name__} cannot decode it: {type(error).__name__}: {said(error)}")
         refused.__cause__ = error
         return refused

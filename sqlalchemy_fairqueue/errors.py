@@ -1,7 +1,7 @@
 """Errors and warnings of this package.
 
-A message says what happened, with the values, and then what to do. A class lists the SQLSTATE codes of driver errors
-that ``database`` converts to it.
+The text of an error says what happened, with the values, and then what to do. A class lists the SQLSTATE codes of
+driver errors that ``database`` converts to it.
 """
 
 from __future__ import annotations
@@ -101,9 +101,10 @@ class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
     ``message_id`` is the message that holds the key. If the key has a period, that message may have ended. The new
-    message was not added. A connection's transaction stays usable; a session's COMMIT commits nothing. A session that
-    cancels a message and enqueues another under its key gets this error with any ``on_duplicate``, and ``cancelled`` is
-    True: enqueues are sent before cancels, so neither message would remain.
+    message was not added. A connection's transaction stays usable; a session's COMMIT commits nothing.
+
+    A session that cancels a message and then enqueues another under its key gets this error with any ``on_duplicate``,
+    and ``cancelled`` is True. The session sends enqueues before cancels, so neither message would remain.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -167,8 +168,9 @@ class OutsideGroupWarning(FairQueueWarning):
 class LockOrderError(FairQueueError):
     """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
 
-    ``refused`` is the place of the enqueue, (schema, queue, channel, key). ``sent`` is the later place that the
-    transaction has reached already, or "completion".
+    ``refused`` is the place of the enqueue, (schema, queue, channel, key). ``sent`` is the place that the transaction
+    has reached already, which is later in the lock order. ``sent`` is "completion" if the transaction has already
+    settled, cancelled, redriven or configured something.
 
     Example:
         >>> with engine.begin() as connection:
@@ -212,8 +214,8 @@ class UnsentWork(FairQueueError):
     """Queue work can no longer be sent in this transaction, and was not recorded.
 
     Either an earlier commit failed while it sent the work; then only a rollback is possible. Or the transaction was
-    already committed, prepared or rolled back: a hook made the call too late, or the application caught the error of a
-    failed flush, which is then the ``__cause__``.
+    already committed, prepared or rolled back. This happens if a hook makes the call too late, or if a flush fails and
+    the application catches its error. The error of the flush is then the ``__cause__``.
 
     Example:
         >>> with Session(engine) as session:

@@ -1,4 +1,4 @@
-"""Text formats of values: durations and rates, read and written (``250ms``, ``1h30m``, ``10/s``), numbers, instants."""
+"""Reads durations, rates and whole numbers from text (``1h30m``, ``10/s``), and writes values as text for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Format a duration in its two largest units: ``3d 4h``, ``12m 05s``, ``3.2s``, ``250ms``."""
+    """Format a duration in two units (``3d 04h``, ``12m 05s``), or below a minute in one (``3.2s``, ``250ms``)."""
     seconds = duration.total_seconds()
     sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
     if seconds < 1:
@@ -77,7 +77,10 @@ def format_value(value: object) -> str:
 
 
 def format_longest(longest: LongestOut, now: datetime, channel: str | None = None) -> str:
-    """Describe the longest leased message, and its channel if not *channel*: ``message 2641, parse, for 58.0s``."""
+    """Describe the message that is leased longest: ``message 2641, parse, for 58.0s``.
+
+    The text also names the channel of the message, unless that is *channel*.
+    """
     name = f" of {clean(longest.channel)}" if longest.channel != channel else ""
     kind = f", {clean(longest.kind)}" if longest.kind else ""
     since = f", for {format_duration(max(now - longest.since, timedelta()))}" if longest.since else ""

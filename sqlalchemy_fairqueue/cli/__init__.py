@@ -1,7 +1,7 @@
 """The command line ``fairqueue`` for operators. Python code calls the library instead, and imports nothing from here.
 
-A command is a function in the module of its subject, which takes Options and returns a Result. Its options follow from
-its signature and docstring (``options``), its rows and documents from a list of columns (``tables``). ``program``
-imports the module of the called command; ``runner`` prints its result, and turns every error into a message and an exit
-status.
+A command is a function. It takes Options and returns a Result, or None if it has printed its result itself. Each
+subject has a module for its commands. ``options`` derives the options of a command from the function's signature and
+docstring. ``tables`` makes rows and documents of a result from a list of columns. ``program`` imports the module of the
+called command. ``runner`` prints the result, and turns every error into a message and an exit status.
 """

@@ -1,4 +1,4 @@
-"""Objects of an application that the command line names as ``module:name``: its queues and its engine."""
+"""Loads objects of an application that the command line names as ``module:name``, such as queues and engines."""
 
 from __future__ import annotations
 
@@ -66,7 +66,13 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return the engine ``engine`` of a loaded module, else its only one, or None; raise CommandError for several."""
+    """Return the engine of a loaded module, or None if the module has no engine.
+
+    An engine with the name ``engine`` comes first. Without it, the module must have a single engine.
+
+    Raises:
+        CommandError: The module has several engines, and none has the name ``engine``.
+    """
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
     if "engine" in engines:

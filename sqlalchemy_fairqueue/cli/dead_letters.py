@@ -29,7 +29,7 @@ Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 
 _PAGE = 500
 _NAMED = 10
-"""How many message ids the JSON document has for each group; it has the ids of the newest dead letters."""
+"""For each group, the JSON document has the ids of this many dead letters, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,10 @@ def error_summary(error: str | None) -> str | None:
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
-    """Return the payload as JSON has it; None if the codec cannot decode it."""
+    """Return the payload for a JSON document; None if the codec cannot decode it.
+
+    A value that JSON cannot represent becomes the text of its ``repr``.
+    """
     try:
         return json.loads(json.dumps(dead_letter.payload, default=repr))
     except PayloadError:
@@ -309,7 +312,10 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """Yield the ids in pages; with a rate, one second's ids at a time, with a pause between pages."""
+    """Yield the ids in pages; with a rate, pause between the pages, so that the caller keeps the rate.
+
+    With a rate a page has the ids for about one second: at least 1 id, and at most ``_PAGE``.
+    """
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

@@ -24,7 +24,8 @@ _DRIVERS = {
 DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
 """Errors of an engine that cannot use its database; while asyncpg connects, it raises the system's own errors."""
 
-# By class: the exit status and the kind of errors whose own message is shown. The first class that fits counts.
+# Errors of these classes are shown with their own message. Each class has an exit status, and a kind, which is a word
+# for programs. The first class that fits counts.
 _OURS: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
     (StartError, ExitStatus.FAILED, "failed"),
     (InvalidArgument, ExitStatus.USAGE, "usage"),

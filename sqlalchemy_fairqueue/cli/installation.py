@@ -48,7 +48,7 @@ class Installation:
             return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name: the application's own, with its codec and defaults, if it was loaded."""
+        """Return the queue of that name, with codec and defaults of the application's Queue if the names are equal."""
         application = self.target.application
         if application is None or application.name != name:
             return Queue(name, schema=self.schema)
@@ -113,7 +113,10 @@ def acting(
     message_ids: Sequence[int] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Iterator[Connection]:
-    """Open a transaction for an operator's action, and record its audit at the end, with *details* as they are then."""
+    """Open a transaction for an operator's action, and at its end record the action in the audit.
+
+    The ``with`` block may still add to *message_ids* and *details*, since they are read at the end.
+    """
     with installation.engine.begin() as connection:
         yield connection
         record_audit(

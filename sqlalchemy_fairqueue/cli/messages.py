@@ -276,7 +276,8 @@ _CANCELLED = {
 def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")], by: By = None) -> Result:
     """Move undelivered messages to another channel, where their times and priorities decide their places.
 
-    Each message is moved in its own transaction. The exit status is 1 if a message is not in that channel afterwards.
+    Each message is moved in its own transaction. A message stays where it is if a consumer holds it, or if another
+    message of the new channel holds its key. The exit status is 1 if one stays for such a reason, or does not exist.
 
     Options:
         to: The channel to put the messages into.
@@ -357,7 +358,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return the beginning of the pause for which a message waits, and who paused; None for each that is unknown."""
+    """Return when the pause began that keeps a message waiting, and who paused; None for what is not known."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at
@@ -367,7 +368,8 @@ def _pause(installation: Installation, queue: Queue, message: MessageDetails) ->
         case _:
             return None, None
     done = queue.admin.audits(installation.engine, channel=channel)
-    # The first audit since the pause is its own: it is written in the same transaction. Later ones changed nothing.
+    # A pause and its audit are written in one transaction, so the first audit since then tells who paused. Later audits
+    # are of operators who paused again, which changed nothing.
     by = [one.who for one in done if one.what == "pause" and one.channel == channel and at is not None and one.at >= at]
     return at, by[-1] if by else None
 

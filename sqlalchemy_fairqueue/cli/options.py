@@ -88,7 +88,8 @@ class Options:
             $FAIRQUEUE_APP.
         app_dir: The folder that comes first on the module search path.
         schema: The schema that fairqueue is installed in. Default: the application's, or the first on the search_path.
-        queue: Default: the application's; else stats, channels, top and doctor take all, others the only queue.
+        queue: The queue. Default: the application's. If there is none, stats, channels, top, usage, doctor, report,
+            metrics and dashboard take all queues, and commands for one queue take the only one.
         json: One JSON document instead of a table.
         debug: Show the traceback of a failure.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Step = Callable[[str, int, int], None]
 
 _UNLIMITED = 100_000
-"""Width if stdout is no terminal: a pipe gets whole lines."""
+"""The width of a console that is no terminal, so that a pipe gets whole lines."""
 _STDOUT = 1
 
 _results: TextIO | None = None
@@ -61,7 +61,7 @@ def stdout_for_results() -> Iterator[None]:
     if _results is not None:
         os.dup2(sys.stderr.fileno(), _STDOUT)
         # sys.stdout gets a new stream, which the application may close. Without a buffer, no flush fails at the exit.
-        raw = open(_STDOUT, "wb", buffering=0, closefd=False)  # noqa: SIM115 - as below
+        raw = open(_STDOUT, "wb", buffering=0, closefd=False)  # noqa: SIM115 - it stays open as long as the process
         sys.stdout = io.TextIOWrapper(raw, sys.stderr.encoding, "backslashreplace", write_through=True)
         yield
         return
@@ -87,7 +87,10 @@ def console(*, error: bool = False) -> Console:
 
 @contextmanager
 def steps() -> Iterator[Step]:
-    """Show progress on stderr: yield a function to call before each part of the work, with name, number and count."""
+    """Show progress on stderr: yield a function to call before each part of the work.
+
+    The function takes the name of the part, its number from 0, and the number of all parts.
+    """
     out = console(error=True)
     if not out.is_terminal:
         yield lambda name, _number, _count: print_message(name)
@@ -101,9 +104,10 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
+    """Ask a question, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
 
-    stdout holds the result alone. Without a terminal nobody can answer, so that CommandError is raised too.
+    The question goes to stderr, since stdout is only for the result. If stdin is no terminal, nobody can answer, so
+    CommandError is raised at once.
     """
     if yes:
         return
@@ -188,8 +192,11 @@ def prepare_streams() -> None:
 
     stdout becomes a stream with its own descriptor, which writes everything or fails, and escapes characters that the
     locale cannot encode. (With PYTHONUNBUFFERED, Python's own stream drops the rest of a write that was done in part,
-    for example when the reader of a pipe goes away.) A closed stream is opened again, since the next file that is
-    opened would take its descriptor: stdin is then empty, writes to stderr are lost, and writes to stdout fail.
+    for example when the reader of a pipe goes away.)
+
+    If the process was started with a closed stream, the next file that it opens would take the stream's descriptor. So
+    a closed stream is opened on the null device. Then stdin is empty, writes to stderr are lost, and writes to stdout
+    fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

@@ -39,7 +39,7 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
 
 
 class FieldOptions:
-    """Base of dataclasses with an option for each of *definitions*, by which a command changes fields."""
+    """The base of dataclasses whose options change fields; each of *definitions* describes a field."""
 
     definitions: ClassVar[Mapping[str, Definition]]
 
@@ -62,12 +62,19 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """List the values of an option: a flag's bool, or the content of the parser's tuples, which let None be a value."""
+    """Return the values that were given for an option; none if the option was left out.
+
+    The value of a flag is a bool. The parser of every other option returns each value in a tuple, since the value may
+    be None: ``none`` on the command line.
+    """
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 
 def _together(definition: Definition, given: list[Any]) -> Any:
-    """Combine the values of an option: lists of names are joined, times by kind merged; else the last value counts."""
+    """Combine the values of an option that was given several times.
+
+    Lists of names are joined, unless one is ``none``. Times by kind are merged. Otherwise the last value counts.
+    """
     match definition:
         case Names() if None not in given:
             return [name for names in given for name in names]

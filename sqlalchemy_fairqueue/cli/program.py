@@ -16,7 +16,10 @@ from sqlalchemy_fairqueue.cli.flags import Group
 from sqlalchemy_fairqueue.cli.output import discard_results, print_error, print_message, results, write_error, writing
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
-"""Base of typer's usage errors, taken from typer, since some versions bring their own click and others import it."""
+"""The base class of typer's usage errors, which belongs to click.
+
+It is found through typer, since some versions of typer contain a copy of click, and others import click itself.
+"""
 
 _NO_COMMAND = re.compile(r"No such command '([^']*)'\.")
 # Words that people may try, with the command that they mean.
@@ -112,7 +115,8 @@ _PANELS = {
 }
 _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 """The heading that the help lists a command or a group under."""
-# Options that a command lacks: a worker's queues know their schemas, and limits belong to an installation.
+# Options that a command lacks. A worker is given Queue objects, which know their schemas. Roles, shared limits and
+# erasures are of a whole installation, not of one queue.
 _WITHOUT = {
     "worker": frozenset({"schema", "queue"}),
     **dict.fromkeys(("roles", "limits", "configure limit", "erase"), frozenset({"queue"})),
@@ -169,7 +173,11 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
 
 
 def _names(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands whose modules a command line needs: the named one or group, else all; none for --version."""
+    """Return the names of the commands that must be loaded to run a command line.
+
+    If the line names a command, return that one; if it names a group, return the commands of the group. ``--version``
+    needs no command. Every other line needs all.
+    """
     if words[:1] == ["--version"]:
         return ()
     for count in (1, 2):

@@ -275,9 +275,10 @@ _POLICY_FIELDS = ("max_concurrency", "rate", "weight")
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
-    """Return the scenarios of a file: tables ``[[scenario]]`` with the attributes of Scenario and ChannelPolicy.
+    """Return the scenarios of a TOML file, which has a table ``[[scenario]]`` for each.
 
-    Rates are text, as on the command line: ``rate = "10/s"``. Raise CommandError if the file cannot be used.
+    The table has the attributes of a Scenario. A policy in it may have ``weight``, ``max_concurrency`` and ``rate``. A
+    rate is text, as on the command line: ``rate = "10/s"``. Raise CommandError if the file cannot be used.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -305,7 +306,7 @@ def _scenario(where: str, given: Any) -> Scenario:
         values["defaults"] = _policy(f"defaults of {where}", values["defaults"])
     policies = values.get("policies", {})
     if not isinstance(policies, dict):
-        raise ValueError(f"policies of {where} is {policies!r:.80}; give a table with a policy a channel")  # noqa: TRY004 - of the file
+        raise ValueError(f"policies of {where} is {policies!r:.80}; give a table with a policy a channel")  # noqa: TRY004 - the file is wrong
     values["policies"] = {name: _policy(f"policy {name!r} of {where}", one) for name, one in policies.items()}
     return Scenario(**values)
 
@@ -317,7 +318,7 @@ def _policy(where: str, given: Any) -> ChannelPolicy:
 
 def _check_names(where: str, given: Any, known: tuple[str, ...]) -> None:
     if not isinstance(given, dict):
-        raise ValueError(f"{where} is {given!r:.80}; give a table with {', '.join(known)}")  # noqa: TRY004 - of the file
+        raise ValueError(f"{where} is {given!r:.80}; give a table with {', '.join(known)}")  # noqa: TRY004 - the file is wrong
     unknown = [name for name in given if name not in known]
     if unknown:
         raise ValueError(f"{where} has {unknown[0]!r}; it may have {', '.join(known)}")

@@ -113,7 +113,10 @@ def metrics(
 
 
 def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
-    """Answer with a worker's metrics, with exemplars in OpenMetrics; without prometheus-client, say what to install."""
+    """Answer with a worker's metrics; if prometheus-client is missing, say what to install.
+
+    The metrics have exemplars if *accepted*, the Accept header of the request, allows the format OpenMetrics.
+    """
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
@@ -211,7 +214,7 @@ def dashboard(
     payloads: bool = False,
     trace_url: Annotated[str | None, Spec(metavar="URL")] = None,
 ) -> Result | None:
-    """Serve the dashboard of the queues until Ctrl-C; metrics for Prometheus are at /metrics.
+    """Serve the dashboard of the queues until Ctrl-C; with prometheus-client, metrics are at /metrics.
 
     Nobody logs in: it is read-only unless --operator is given. To let others in, mount it in an application that knows
     its users.

@@ -1,4 +1,7 @@
-"""``spark``: the data pipeline, on a local Spark or the cluster that settings name; only a command imports Spark."""
+"""``spark``: the data pipeline, on a local Spark or the cluster that settings name.
+
+The module does not import Spark. A command does when it runs, since Spark may not be installed.
+"""
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import contextlib
@@ -174,7 +177,11 @@ _OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
 
 @contextlib.contextmanager
 def spark_session(command: str, conf: Sequence[str] | None) -> Iterator["SparkSession"]:
-    """Open a session, and stop it unless the process had one; raise CommandError without Spark or for a bad setting."""
+    """Open a session of Spark, and stop it at the end unless the process had one before.
+
+    Raises:
+        CommandError: Spark is not installed, a text in *conf* is not NAME=VALUE, or Spark failed in the ``with`` block.
+    """
     settings = dict(_setting(one) for one in conf or ())
     try:
         import pyarrow as pa  # noqa: F401 - Spark would report a missing one later, and less clearly
@@ -229,7 +236,14 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return Spark's options for the installation; raise CommandError if the engine's URL leads to another place."""
+    """Return Spark's options for the installation.
+
+    Spark's executors connect by the URL of the engine. The engine itself may connect otherwise, by a function of the
+    application, so both connections are compared.
+
+    Raises:
+        CommandError: The URL does not connect, or leads to another server, database or role than the engine.
+    """
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)
     with installation.engine.connect() as connection:

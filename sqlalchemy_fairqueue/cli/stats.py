@@ -109,7 +109,7 @@ def reason_text(wait: Wait, now: datetime) -> str:
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
-    """Name the queues and channels whose leased messages a channel waits for, then the longest leased message."""
+    """Name the queues and channels whose leased messages a channel waits for, then the message leased for longest."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     channels = [
         f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers

@@ -35,7 +35,8 @@ class Target:
     Attributes:
         schema: The schema of the installation; None: found through the search_path.
         queue: The queue that the options or the application name; None if they name none.
-        application: The application's Queue of that name, with its codec and defaults, if it was loaded.
+        application: The application's own Queue object, which has a codec and defaults. None if --app names no Queue,
+            or if --queue names another queue.
     """
 
     engine: Engine
@@ -51,7 +52,12 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target. Raise CommandError if that fails, or if the ``with`` block raises an error of the database."""
+    """Find the target of a command.
+
+    Raises:
+        CommandError: The options name no usable target, or the ``with`` block raises an error of the database.
+        InvalidArgument: The name of the schema is not valid, or the library does not support the engine's driver.
+    """
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)
@@ -114,10 +120,16 @@ def choose_database(
 ) -> URL | AnyEngine:
     """Choose the database by the options, the application and the environment.
 
-    The first of these decides: --database-url, an engine that --app names, the environment variable, an engine in the
-    module of the queue that --app names. If the variable decides and that module has an engine for the same database,
-    return the engine, which has settings that a URL lacks. If its engine is for another database, call *warn* with both
-    databases, and return the variable's. *application* is the object that *reference*, the value of --app, names.
+    The first of these decides: --database-url, *application* if it is an engine, the environment variable, the engine
+    in the module of *reference*.
+
+    If the environment variable decides, the module may have an engine too. If both are for the same database, return
+    the engine, since it has settings that a URL lacks. Otherwise call *warn* and return the URL of the variable.
+
+    Args:
+        application: The object that *reference* names.
+        reference: The value of --app, or for a worker without --app its first queue: ``module:name``.
+        warn: Called with two URLs without passwords: the variable's, then the engine's.
     """
     given = _first_named(options, application, reference)
     if not isinstance(given, URL) or options.database_url or not reference:
@@ -167,10 +179,13 @@ _OF_ASYNCPG = {
 
 
 def psycopg_url(text: str, source: str) -> URL:
-    """Return the URL for psycopg, whichever driver it names; *source* is the option or variable that gave it.
+    """Return the URL in *text* for the driver psycopg, even if *text* names another driver.
+
+    *source* is the option or the variable that *text* comes from.
 
     Raises:
-        CommandError: The text is no URL of a PostgreSQL database. The message quotes nothing of it, for secrecy.
+        CommandError: The text is no URL of a PostgreSQL database. The message quotes at most the part before ``://``,
+            since the rest may have a password in it.
     """
     try:
         url = make_url(text.strip())

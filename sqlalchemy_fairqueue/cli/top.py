@@ -29,7 +29,7 @@ from sqlalchemy_fairqueue.values.reports import ChannelStats
 
 _PIPE_LINES = 20
 _OTHER_LINES = 5
-"""Lines of a screen without a channel: summary, totals, headings, the channels left out, the cursor's line."""
+"""How many lines of a screen show no channel: summary, totals, headings, how many channels are left out, the cursor."""
 
 
 class Sort(StrEnum):

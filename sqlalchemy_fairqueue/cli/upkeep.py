@@ -88,7 +88,10 @@ def doctor(
 
 
 def _repair(connection: Connection, findings: Sequence[Finding], *, yes: bool) -> list[Finding]:
-    """Ask, then repair the findings that have statements for it, in one transaction; return these findings."""
+    """Ask, then run the statements that repair findings, in one transaction.
+
+    Return the findings that have such statements.
+    """
     found = [one for one in findings if one.repair]
     if found:
         confirm(f"{'; '.join(one.message for one in found)}. Is no worker running, and shall it be repaired?", yes=yes)

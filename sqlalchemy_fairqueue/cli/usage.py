@@ -35,7 +35,7 @@ def usage(
 ) -> Result | None:
     """Count what each channel used in a month: completed messages, and the attempts, time and cost of handlers.
 
-    The figures come from the history, so the queue must record it, and keep it until the count.
+    The figures come from the history, so the queue must have recorded the month and must still keep it.
 
     Options:
         month: The month in UTC, like 2026-11.

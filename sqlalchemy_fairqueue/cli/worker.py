@@ -107,7 +107,7 @@ def worker(
     two seconds of the first. With --drain the worker stops by itself.
 
     The database is the first of these: --database-url, an engine named by --app, the environment, the engine in the
-    module of the first queue. The log goes to stderr.
+    module of the queue that --app names, or else of the first queue. The log goes to stderr.
 
     With --http it answers probes: /healthz with 503 if the process should be restarted, and /readyz with 503 while it
     takes no messages, such as while the database is away.
@@ -198,9 +198,10 @@ def _optional() -> Iterator[None]:
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
-    """Return whether the application is for an event loop: a handler is async, or else its engine is.
+    """Return whether the worker calls handlers in an event loop, if no option says so.
 
-    An event loop can call plain handlers too. The option or variable that names the database does not count.
+    It does if a handler is async, or if the application's engine is an AsyncEngine. An event loop can call plain
+    handlers too. The option or variable that names the database does not count.
     """
     if any(handler.asynchronous for queue in queues for handler in handlers_of(queue).values()):
         return True
@@ -208,7 +209,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
         return isinstance(application, AsyncEngine)
     with contextlib.suppress(CommandError):
         return isinstance(engine_of_module(reference), AsyncEngine)
-    # The module has several engines, and another option names the database.
+    # The module has several engines. None of them is used, since an option or the variable names the database.
     return False
 
 
@@ -228,8 +229,8 @@ def _references(options: Options, names: list[str], queues: list[Queue]) -> Refe
 
 @contextlib.contextmanager
 def _around(http: Address | None, references: References, runner: "Worker | AsyncWorker") -> Iterator[None]:
-    """Let a worker's log name its queues by *references*, and answer its supervisor's probes while it runs."""
-    runner._options = replace(runner._options, references=references)  # noqa: SLF001 - no argument of programs
+    """Let a worker's log name queues by *references*; with *http*, answer probes while the worker runs."""
+    runner._options = replace(runner._options, references=references)  # noqa: SLF001 - Worker takes no such argument
     if http is None:
         yield
         return

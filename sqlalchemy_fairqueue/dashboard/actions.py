@@ -1,4 +1,8 @@
-"""The actions of operators: each asks for a confirmation if it cannot be undone, and leaves a line in the log."""
+"""The actions of operators.
+
+Pausing, resuming, retrying, redriving and running a schedule are done at once. All other actions ask for a confirmation
+first. Each action that was done leaves a line in the log.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +65,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question before an action; *button* is the button that says yes, *changes* are values before and after.
+    """A question before an action.
 
-    *inputs* names the inputs that the form of the answer repeats; None: all. It leaves out inputs that the operator did
-    not change, since somebody else may change these values before the answer.
+    Attributes:
+        button: The words of the button that says yes.
+        effect: Sentences about what the action will do.
+        changes: The values that the action changes: name, value before, value after.
+        inputs: The inputs that the form with the button sends again. None: all of the first form. Inputs that the
+            operator did not change are left out, since somebody else may change their values before the answer.
     """
 
     words: str
@@ -123,7 +131,10 @@ class Call(View):
         return found
 
     async def act(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of the queue in a transaction, and audit it; its first argument may be ids of messages."""
+        """Call a verb of the queue, and record the action in the audit, both in one transaction.
+
+        If the first argument of the verb is the id of a message, or several ids, the audit names these messages.
+        """
         about = {name: clean(text)[:_SHOWN] for name, text in self.about.items()}
         ids = next((one for one in arguments[:1] if isinstance(one, (int, list, tuple))), None)
 
@@ -138,7 +149,7 @@ class Call(View):
         return await self.reading.act(work)
 
     async def letters(self) -> Sequence[int]:
-        """Return the ids of the dead letters to act on: those in the request, else the newest of the group it names."""
+        """Return the ids of dead letters to act on: those in the request, else the newest of the requested group."""
         wanted = tuple(self.query.get(name) for name in ("kind", "reason", "error"))
         groups = [] if self.ids else await self.letter_groups(self.queue.name)
         found = (group.message_ids[:BULK] for group in groups if (group.kind, group.reason, group.error) == wanted)

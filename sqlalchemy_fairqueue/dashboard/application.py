@@ -47,8 +47,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# If reading the figures takes long, they are kept for longer than the *keep* of the dashboard. Open pages then load
+# anew although the figures are the same, to show new reasons of waits. The next three values say how often.
 _OFTEN = 0.7
-"""If figures are kept for longer than *keep*, open pages load anew after this part of *keep*, to show new reasons."""
+"""Open pages load anew at the earliest after this part of *keep*."""
 _DUTY = 30
 """Open pages load anew after this many times the time that the last load took, to bound the cost."""
 _SELDOM = 5
@@ -92,7 +94,7 @@ def create_dashboard(
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         authorize: Called with each request, plain or async. It returns an :class:`Access`, None for somebody who may
             see nothing, or a Response in place of the page, such as a redirect to a login.
-        keep: How long figures are kept before they are read anew.
+        keep: How long figures are kept before they are read anew. They are kept for longer if reading them takes long.
         trace_url: Where a trace is shown, such as ``https://tempo.example/trace/{trace_id}``; ``{span_id}`` is the span
             of the enqueue. Pages of messages that :mod:`sqlalchemy_fairqueue.otel` traced link there.
 
@@ -190,7 +192,7 @@ async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterat
             if figures is None:
                 continue
             at = figures.at.isoformat()
-            # If figures are kept for long, pages read reasons anew, and so load anew even if the figures are the same.
+            # If figures are kept for long, pages load anew even if the figures are the same: their reasons are newer.
             if seen is not None and (at != seen or reading.figures.are_kept_longer):
                 yield f"event: figures\ndata: {at}\n\n"
             seen = at
@@ -215,11 +217,11 @@ class _Headers:
 
 
 class _Paths:
-    """Restores the path that the client requested, since the routes expect it, in two cases.
+    """Restores the path that the client requested, since the routes expect it.
 
-    If a proxy strips the server's ``root_path`` from requests, the path lacks this prefix, while the ``root_path`` of
-    the mounted dashboard contains it. Litestar adds a slash to the paths of mounted applications, so that Starlette
-    would redirect to an address outside of the dashboard.
+    The path differs in two cases. A proxy may strip the server's ``root_path`` from requests: then the path lacks this
+    prefix, although the ``root_path`` of the mounted dashboard contains it. And Litestar adds a slash to the paths of
+    mounted applications: then Starlette would redirect to an address outside of the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

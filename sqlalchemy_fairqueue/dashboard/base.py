@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
 """Placeholders in a page for each viewer's own name and token; nobody can guess them and put them into a name."""
 QUEUES = 100
-"""The most queues that a page lists, and the most whose reasons it reads anew."""
+"""The most queues that a page lists, and the most for which it reads anew why their tenants wait."""
 _AT_ONCE = 4
 """How many queues a page about several queues reads at once."""
 _LATELY = 4
@@ -75,7 +75,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """A page of a list of queues: *number* counts pages from 1. In all, *found* queues have *find* in their names."""
+    """A page of a list of queues.
+
+    Attributes:
+        found: How many queues the whole list has.
+        number: The number of the page, from 1.
+        find: The text that the names of all listed queues contain.
+    """
 
     queues: Sequence[QueueFigures]
     found: int
@@ -280,7 +286,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """The seconds for which readings of single tenants are kept; few, so that reasons are younger than *keep*."""
+        """The seconds for which readings of tenants are kept: a part of *keep*, so that reasons are younger than it."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:

@@ -100,7 +100,7 @@ class Change:
 
 def changed_fields(before: object, form: Mapping[str, str], fields: Sequence[EditorField] = EDITOR) -> dict[str, Any]:
     """Return the new values of the *fields* that a form changes; raise InvalidArgument if a value is refused."""
-    # Texts are compared, not values: the form shows some values rounded, and sends them back so.
+    # Texts are compared, not values: the form shows some values rounded, and sends the rounded text if nobody edits it.
     given = {
         field.name: field.read(form[field.name])
         for field in fields
@@ -142,7 +142,10 @@ def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
 
 
 def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
-    """Return the differences, with the values before and after: the plan, fields, and fields that are reset."""
+    """Return what a change does, as names with the values before and after.
+
+    First comes the plan, then the fields whose values change, then the fields that are reset to the same value.
+    """
     shown = []
     if change.plan is not UNSET:
         shown.append(("plan", stats.plan or "none", change.plan or "none"))

@@ -82,7 +82,8 @@ class _Kept:
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
         """Keep the result for *seconds*, or for *duty* times the time of the reading if that is more; keep no error.
 
-        If *duty* is 0, the seconds count from the start of the reading, since the result may lack later changes.
+        If *duty* is 0, the seconds count from the start of the reading, since the result may lack changes that were
+        made after the start. But it is kept for at least a quarter of *seconds* after the end of the reading.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:
@@ -115,13 +116,14 @@ class Reading:
         self.spent = 0.0
 
     async def figures_at_hand(self) -> Figures | None:
-        """Return the figures; None while they are read for the first time, which takes longer than a page may."""
+        """Return the figures. Wait only a moment for the first reading of them; return None if it takes longer."""
         if self.figures.latest is not None:
             with self._naming_grants():
                 return await self.figures.aget()
         if self._first is None or self._first.done():
             self._first = asyncio.ensure_future(self.figures.aget())
-            # Whoever awaits the task gets its error; otherwise asyncio would log it.
+            # Look at the task's error here, since asyncio logs an error that nobody has looked at. Whoever awaits the
+            # task gets the error all the same.
             self._first.add_done_callback(lambda task: task.cancelled() or task.exception())
         reading = self._first
         await asyncio.wait([reading], timeout=_FIRST_PATIENCE)
@@ -129,7 +131,7 @@ class Reading:
             return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
-        """Return the application's own queue of that name, which has its codec, if it gave one; else a new queue."""
+        """Return the queue of that name that the application gave, with its codec; if it gave none, a new queue."""
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:

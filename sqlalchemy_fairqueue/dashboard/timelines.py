@@ -43,8 +43,8 @@ class Step:
     """A step of a timeline; *at* is None for the present.
 
     Attributes:
-        level: How the step went: "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty for
-            others.
+        level: How the step went: "good", "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty
+            for others.
         error: The error that the step ended with, or None.
     """
 
@@ -69,7 +69,10 @@ def timeline(
 
 
 def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, str] | None:
-    """Return how a message ended and its level, by its result or its last attempt; None if nothing is kept of it."""
+    """Return words for the end of a message, and their level; None if no result and no attempt is kept of it.
+
+    The state of the result decides. Without a result the last attempt does.
+    """
     if kept.state in ENDED or not attempts:
         return ENDED.get(kept.state)
     return ENDED[attempts[-1].outcome] if _is_end(attempts[-1]) else _GONE
@@ -144,7 +147,10 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """Return the address that shows a message's trace, or None; ``{trace_id}`` and ``{span_id}`` are replaced in it."""
+    """Return the link to a message's trace: *address* with the ids in place of ``{trace_id}`` and ``{span_id}``.
+
+    Return None if *address* is None, or if the headers have no valid ``traceparent``.
+    """
     try:
         found: Any = json.loads(headers) if isinstance(headers, str) else headers
     except ValueError:

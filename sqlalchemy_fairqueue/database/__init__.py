@@ -1,5 +1,6 @@
 """Calls the SQL functions by name, for the rest of the library.
 
-Only this package knows drivers, the shapes of calls, and which of our errors an SQLSTATE stands for. Functions that
-call the database on a Connection leave the COMMIT to the caller, except ``Link.commit_with``.
+Only this package knows drivers and the shapes of calls. It also translates the SQLSTATE of a failed call into one of
+our errors. Functions that get a Connection leave the COMMIT to the caller. There are two exceptions:
+``Link.commit_with``, and ``isolate``, which commits what a listener has begun on a new connection.
 """

@@ -1,10 +1,13 @@
 """Builds calls of SQL functions by name, and sends them.
 
-As a rule SQLAlchemy sends a call, so that its events fire. If there is no listener and the driver supports it, the call
-bypasses SQLAlchemy, which halves its time. Calls can travel with the COMMIT of their transaction, in one round trip.
-Python then sees an outcome only after the COMMIT. So if an outcome must not be committed, the statement itself fails,
-by ``fq_refuse``. If listeners watch the statements of an engine, SQLAlchemy prepares each statement, and our listener
-of ``do_execute`` collects it; after the last statement the driver sends all of them together.
+As a rule SQLAlchemy sends a call, so that its events fire. Two sorts of calls bypass SQLAlchemy if there is no listener
+and the driver supports it, which halves their time: calls that are transactions of their own (``Call.tuples``), and
+calls that travel with the COMMIT of their transaction (``Link.commit_with``).
+
+Calls that travel with the COMMIT take one round trip together. Python sees their outcomes only after the COMMIT. So if
+an outcome must not be committed, the statement itself fails, by ``fq_refuse``. If such calls cannot bypass SQLAlchemy,
+it prepares each statement with all of its events, and our listener of ``do_execute`` collects the statement. After the
+last one the driver sends all of them together.
 """
 
 from __future__ import annotations
@@ -93,8 +96,9 @@ class Shape:
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters with one element, which is passed itself, since drivers encode it faster than an array.
-        named: A parameter for ids of messages, or for one id, which the statement finds by name; callers give names,
-            the parameters of ``fq_find_named``, instead. If it is also in *alone*, only the first id is passed.
+        named: The parameter for ids of messages, or for one id. The statement finds the ids by names: instead of this
+            parameter callers give those of ``fq_find_named``. If the parameter takes one id, or is also in *alone*, it
+            gets only the first id that is found.
         each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
@@ -133,10 +137,11 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     if shape.before:
         shared = next(iter(found.parameters))
         earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
-        # The function to call first is volatile, so PostgreSQL calls it exactly once, and the other one after its row.
+        # The function to call first is volatile. So PostgreSQL calls it exactly once, and needs the row of that call
+        # before it calls the main function.
         source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
         given[shared] = f"f.{shared}"
-    # If columns have names, SQLAlchemy caches the shape of rows; otherwise it works the shape out at each call.
+    # If SQLAlchemy is told the columns, it caches how to read rows; otherwise it works that out at each call.
     columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
     if shape.columns is None:
         columns = [
@@ -197,8 +202,8 @@ class Target:
         schema: The schema of the installation; None if the search_path finds it.
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
-        policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column;
-            None for ChannelPolicy(), from which SQL starts by itself.
+        policy: The policy that new channels start with, as JSON by column. It is not used if defaults are configured
+            for the queue. None stands for ChannelPolicy(), from which SQL starts by itself.
     """
 
     schema: str | None
@@ -296,9 +301,10 @@ def read(  # noqa: PLR0917 - parameters of functions have all other names
 ) -> list[T]:
     """Call a function whose rows people read, and return the result of *kind* for each row, with columns as keywords.
 
-    Texts are read whatever the connection's encoding is. Columns with names of instants (``due_at``) become datetimes
-    in UTC, columns with names of durations (``every``) timedeltas. The columns of a rate become one ``rate``. Arrays
-    become tuples; ``overridden``, an array of column names, becomes a tuple of the names of policy fields.
+    Texts are read whatever the connection's encoding is. Columns that are named as instants (``due_at``) become
+    datetimes in UTC. Columns that are named as durations (``every``) become timedeltas. The columns of a rate become
+    one ``rate``. Arrays become tuples; ``overridden``, an array of column names, becomes a tuple of the names of policy
+    fields.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
@@ -452,7 +458,8 @@ def _sent_past(
 
     Errors are raised as SQLAlchemy raises them.
     """
-    # SQLAlchemy's own flag, since asking the events takes longer than a statement. If it is missing, assume listeners.
+    # Read SQLAlchemy's own flag, since asking the events takes longer than a statement. If SQLAlchemy has no such flag,
+    # assume that there are listeners.
     engine = connection.engine
     if (
         not driver.passes_sqlalchemy

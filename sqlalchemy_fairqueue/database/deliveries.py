@@ -83,8 +83,8 @@ class Dequeued:
         rows: The rows of the messages that were taken, in fair order; :func:`delivered` reads these rows.
         lease: The lease of these messages; None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
-        shared: Facts about all the deliveries: the queue, and whether they may hold slots of a limit, are timed, keep
-            their results.
+        shared: The fields that all the deliveries have in common: the queue, whether they may hold slots of a limit,
+            whether the queue is fair by seconds (``is_timed``), and whether results are kept.
         is_held: Whether a due message is locked by another transaction.
         due_in: How long until something else may be due; None if nothing is scheduled.
     """

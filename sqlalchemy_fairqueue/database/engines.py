@@ -64,13 +64,14 @@ def blocking(engine: AsyncEngine) -> Engine:
 
     The engine keeps no connection. Do not use it in a thread whose event loop runs.
     """
-    # The engine that this returns has reset the connection already.
+    # This engine need not reset a connection: the engine that we return has done so before it closes the connection.
     connecting = without_pool(engine.sync_engine, reset_on_return=None)
     return without_pool(engine.sync_engine, lambda: _connected(connecting))
 
 
 def _connected(engine: Engine) -> _Waiting:
-    # psycopg needs a loop that can wait for sockets which it has not made itself; the default of Windows cannot.
+    # psycopg needs a loop that can wait for a socket which others have made, here libpq. The default loop of Windows
+    # cannot.
     loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
     try:
         return _WaitingConnection(_waited(loop, engine.raw_connection), loop)
@@ -131,7 +132,10 @@ class _WaitingConnection(_Waiting):
 
 
 def sets_up_transactions(connection: Connection) -> bool:
-    """Return whether listeners set up the transactions of a new connection, which AUTOCOMMIT would bypass."""
+    """Return whether listeners set up the transactions of a new connection.
+
+    In AUTOCOMMIT the settings of such listeners would end before the next statement, which is its own transaction.
+    """
     return connection.in_transaction() or bool(connection.engine.dispatch.begin)
 
 
@@ -163,9 +167,11 @@ def read_committed(engine: Engine) -> Engine:
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """Call *work* on a connection where each statement is its own READ COMMITTED transaction.
 
-    If listeners of the engine set up its transactions, all statements are one transaction. *calls_only* promises that
-    *work* executes only through functions of ``calls``, which may bypass SQLAlchemy. If the server's default isolation
-    is another one, the first *work* on the engine raises IsolationError, and is called again in READ COMMITTED.
+    In two cases all statements are one transaction: if listeners of the engine set up its transactions, and if the
+    server's default isolation is not READ COMMITTED. In the second case the first *work* on the engine fails with
+    IsolationError, and this function then calls it again in READ COMMITTED.
+
+    *calls_only* promises that *work* executes only through functions of ``calls``, which may bypass SQLAlchemy.
     """
     driver = driver_of(engine)
     try:
@@ -193,7 +199,8 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
     found = where() if isinstance(where, async_scoped_session) else where
     coroutine: Any
     if isinstance(found, AsyncEngine):
-        # One greenlet for all work is cheaper: each async method of SQLAlchemy is a greenlet, and a close also a task.
+        # One greenlet for all work is cheaper: each async method of SQLAlchemy takes a greenlet, and a close takes a
+        # task as well.
         coroutine = greenlet_spawn(work, found.sync_engine)
     elif isinstance(found, (AsyncSession, AsyncConnection)):
         coroutine = found.run_sync(work)
@@ -239,12 +246,18 @@ def run_transaction(engine: Engine, work: Callable[[Connection], R], *, isolates
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
-    """Limit how long statements of a session wait for a lock. Do not use it behind a transaction pooler."""
+    """Limit how long statements of a session wait for a lock.
+
+    Do not use this behind a transaction pooler, since the setting stays and would reach other clients.
+    """
     connection.exec_driver_sql(f"set lock_timeout = {timeout // timedelta(milliseconds=1)}")
 
 
 def set_time_limit(connection: Connection, limit: timedelta) -> None:
-    """Limit how long statements take, in place of the limit of the role. Do not use it behind a transaction pooler."""
+    """Limit how long statements and, if the server can, transactions of a session take, in place of the role's limit.
+
+    Do not use this behind a transaction pooler, since the setting stays and would reach other clients.
+    """
     connection.execute(_SET_TIME_LIMIT, {"limit": str(limit // timedelta(milliseconds=1))})
 
 

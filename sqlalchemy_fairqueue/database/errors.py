@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-# A row that an error quotes, up to the error's context, since a value may have several lines.
+# Matches a row that an error quotes. The match ends where the error's context begins and not at the end of the line,
+# since a value may have several lines.
 _ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
 # The error of asyncpg for a parameter that it cannot encode.
 _ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
-# Classes of SQLSTATE, and single ones, of a server that cannot serve now, whatever it was asked: the connection is lost
-# or refused, it takes no writes, a transaction or statement took too long, resources are short, a lock is held, an
-# operator intervened, the system failed.
+# SQLSTATEs, and whole classes of them (two characters), of a server that cannot serve now, whatever it was asked: the
+# connection is lost or refused, the server takes no writes, a transaction or statement took too long, resources are
+# short, a lock is held, an operator intervened, the system failed.
 _AWAY = ("08", "25006", "25P03", "25P04", "28", "3D000", "53", "55P03", "57", "58")
-# Driver errors without an SQLSTATE. An error about the statement has an SQLSTATE or another class.
+# Classes of driver errors that say the same if they have no SQLSTATE. An error about the statement itself has an
+# SQLSTATE, or is of another class.
 _AWAY_WITHOUT_STATE = {"OperationalError", "InterfaceError", "InternalClientError"}
 # A serialization failure, a deadlock.
 _SERIALIZATION = {"40001", "40P01"}
@@ -85,19 +87,23 @@ def refusal_of(error: BaseException) -> Refusal:
         # psycopg and psycopg2 name the fields of an error as libpq does.
         message = said.message_primary or str(original)
         return Refusal(sqlstate, message, said.message_detail, said.message_hint, said.context)
-    # SQLAlchemy raises an error of its own; asyncpg's is the cause.
+    # With asyncpg, SQLAlchemy raises an error of its own. Its cause is asyncpg's error, which has the fields.
     said = original.__cause__ or original
     fields = (getattr(said, name, None) for name in ("detail", "hint", "context"))
     return Refusal(sqlstate, getattr(said, "message", None) or str(said), *fields)
 
 
 def hide_row(error: BaseException) -> None:
-    """Remove values from an error's texts, which quote the row that a constraint of the application refused."""
+    """Remove values from an error's texts.
+
+    PostgreSQL quotes the row that a constraint of the application refused. asyncpg quotes a parameter that it cannot
+    encode.
+    """
     for one in _causes(error):
         if one.args and isinstance(one.args[0], str):
             one.args = (_hidden(one.args[0]), *one.args[1:])
-        # asyncpg makes its text from the detail whenever it is asked. The other drivers do not show their diagnostics
-        # in a text, and nobody can change them.
+        # An error of asyncpg makes its text anew from its detail. Errors of the other drivers keep the detail in their
+        # diagnostics too, which nobody can change, but no text shows the diagnostics.
         if isinstance(detail := getattr(one, "detail", None), str):
             one.detail = _hidden(detail)  # type: ignore[attr-defined]
 

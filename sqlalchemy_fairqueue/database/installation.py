@@ -1,7 +1,8 @@
 """Checks whether this library can use what a database has installed, and installs without Alembic.
 
-The library asks once for each engine and schema before it sends anything else, and remembers a usable version. That is
-safe, since one upgrades a database before the code that needs the upgrade, and downgrades it after that code.
+Before the library sends anything else, it asks which version is installed, once for each connection pool and schema. It
+remembers that a version was usable. This is safe, since one upgrades a database before the code that needs the upgrade,
+and downgrades the database after that code.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def check_installed(connection: Connection, schema: str | None) -> None:
 
     Raises:
         InvalidArgument: The connection is not to PostgreSQL through a supported driver.
-        SchemaMismatch: It says what is installed, what is needed, and the migration to write.
+        SchemaMismatch: Its text says what is installed, what is needed, and which migration to write.
     """
     usable = usable_schemas.setdefault(connection.engine.pool, set())
     if schema in usable:

@@ -204,7 +204,8 @@ def _scalars(one: EncodedMessage) -> dict[str, Any]:
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the arrays of ``fq_enqueue``, with an element for each message."""
-    # Made of the _scalars of each message, an enqueue of 1,000 would take the client 1.2 times as long.
+    # If the arrays were made of the _scalars of each message, an enqueue of 1,000 messages would take the client 1.2
+    # times as long.
     enqueues = [one.message for one in messages]
     return {
         "channels": [one.channel for one in enqueues],
@@ -226,8 +227,8 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of follow-ups that a group keeps until its members end; each None if there are none."""
-    # No driver writes an empty array of contents.
+    """Return the arrays of follow-ups that a group keeps until its members end; without follow-ups, None for each."""
+    # Not an empty array, since no driver writes one of contents.
     kept = signature("fq_make_group").parameters
     return {name: values or None for name, values in _arrays(messages).items() if name in kept}
 
@@ -239,7 +240,7 @@ def names_values(*names: MessageName) -> dict[str, Any]:
 
 
 def make_due(target: Target, message: int | MessageName) -> Call:
-    """Return the call that makes a message due, given its id, or the first message with a key or ordering key."""
+    """Return the call that makes one message due: the one with this id, or the first with this key or ordering key."""
     function, doing, notify = "fq_make_due", "make a message due in", target.notify
     if isinstance(message, MessageName):
         return target.call(function, doing, _ONE_NAMED, notify=notify, **names_values(message))
@@ -290,7 +291,7 @@ def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime
 def read_attempts(
     connection: Connection, target: Target, *, limit: int, scan: int, chars: int = 10_000, **which: str | int | None
 ) -> tuple[list[AttemptDetails], str | None]:
-    """Return a page of ended attempts, the last first, and where the next page begins; None if there is none.
+    """Return a page of ended attempts, the last first, and where the next page begins; None if this page is the last.
 
     *which* are other parameters of ``fq_recent_attempts``, by default null.
     """
@@ -372,7 +373,10 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Return up to *limit* of a group's members that have not ended, sorted by id but chosen in no order."""
+    """Return up to *limit* members of a group that have not ended, sorted by id.
+
+    If there are more of them, the database chooses which ones it returns.
+    """
     doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 

@@ -1,4 +1,7 @@
-"""Calls that set, pause, run and list schedules and, for workers, find due schedules and run their slots."""
+"""Calls that set schedules and, for workers, find due schedules, run their slots and note why a slot was not run.
+
+The module also makes :class:`ScheduleInfo` of the rows of schedules.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,10 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """Return up to *limit* schedules of each queue that are due within *ahead*; from code only those in *in_code*."""
+    """Return up to *limit* schedules of each queue that are due within *ahead*.
+
+    Of the schedules that code declares, return only those in *in_code*: (queue, channel, name).
+    """
     rows = call(
         schema,
         "fq_due_schedules",

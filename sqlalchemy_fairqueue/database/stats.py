@@ -42,7 +42,10 @@ COMPETING = 1000
 """How many channels with leased messages, and how many ready ones, are read to find what a channel competes with."""
 
 COUNTED = 60 * COMPETING
-"""The most leased messages that are counted for the same purpose. One takes 1 us; the weight of a channel, 5 us."""
+"""The most leased messages that are counted for the same purpose, or looked at to find which is out longest.
+
+To count one message takes 1 us, and to read the weight of a channel takes 5 us.
+"""
 
 _TIMED = 10_000
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
@@ -80,7 +83,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
 def count_completions(
     connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
 ) -> dict[tuple[str, str], int]:
-    """Count by queue and channel the completed attempts that this statement sees and the snapshot *before* lacks."""
+    """Count, by queue and channel, completed attempts that this statement sees, but the snapshot *before* did not."""
     doing = "count the completions since the last sample"
     rows = read(connection, schema, "fq_completions", doing, Row, before=before, queues=list(queues))
     return {(row["queue"], row["channel"]): row["completed"] for row in rows if row["completed"]}
@@ -133,7 +136,11 @@ def read_contention(connection: Connection, target: Target, *, limit: int) -> Co
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """For each queue, return up to *limit* channels of each sort: longest wait, most leased messages, nothing ready."""
+    """Return the contention of each queue, with up to *limit* channels of each of three sorts.
+
+    These are the channels that wait longest, those with the most leased messages, and those that have scheduled or held
+    messages but no ready one.
+    """
     doing = "read the contention of"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)
@@ -167,12 +174,14 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back; the cost is bounded, however large the queue is.
 
-    Bounds: *scan* channels with leased messages, as many ready ones, as many signals, and *count* leased messages.
+    Bounds: *scan* channels with leased messages, as many ready ones, as many that become ready later, as many signals,
+    and *count* leased messages.
 
     Returns:
-        What holds the queue back; up to *rivals* channels with the most leased messages, whose waiting messages are not
-        read; and the demand of each of *channels* that exists. To bound the cost, ``ready`` of such a channel also
-        counts its scheduled messages if any message is ready.
+        What holds the queue back; up to *rivals* channels with the most leased messages; and the demand of each of
+        *channels* that exists. To bound the cost, scheduled messages are not counted by themselves: if a channel has a
+        ready message, its ``ready`` also counts the scheduled ones. At most *scan* held messages of a channel are
+        counted.
     """
     bounds: Row = {"limit": rivals, "scan": scan, "count": count}
     doing = "read what channels compete with in"
@@ -263,7 +272,10 @@ def consumers_by_queue(
 
 
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
-    """Return a consumer. If it took or awaited work after it must have heard a request to stop, drop the request."""
+    """Return a consumer, but drop a request to stop that was made before the consumer started.
+
+    A consumer that takes or awaits work later than it must have heard of the request has started after the request.
+    """
     held = json.loads(handlers or "[]")
     for one in held:
         for name in ("delivered_at", "cancelled_at"):

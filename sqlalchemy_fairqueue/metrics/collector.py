@@ -1,4 +1,4 @@
-"""Defines the metrics, with names, meanings and labels, and the collectors that prometheus-client reads them by."""
+"""Defines the metrics, with names, meanings and labels, and the collectors that give them to prometheus-client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAMED = 80
-"""The most characters of a channel's name in an exemplar, whose labels may have 128 characters together."""
+"""The most characters of a channel's name in an exemplar. All labels of an exemplar together may have 128."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MetricDefinition:
 
     Attributes:
         name: Its name; that of a counter ends with ``_total``.
-        meaning: Its value, in a sentence.
+        meaning: What its value means, in a sentence.
         suffixes: For histograms: the endings of the names of its series.
 
     Example:
@@ -152,7 +152,7 @@ def queue_families(figures: SharedFigures) -> Iterator[Metric]:
 
 
 def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
-    """Return the longest waits of tenants as a histogram; exemplars name the tenants, since no label may."""
+    """Return the longest waits of tenants as a histogram. Its exemplars name tenants, since no label may name one."""
     family = GaugeHistogramMetricFamily(LONGEST_WAITS.name, LONGEST_WAITS.meaning, labels=LONGEST_WAITS.labels)
     for queue in queues:
         waited = ((queue.waited(one), one) for one in queue.contention.channels)
@@ -211,12 +211,13 @@ def _le(bound: float) -> str:
 class QueueCollector(Collector):
     """The metrics of queues, and of workers of this process: ``REGISTRY.register(QueueCollector(engine))``.
 
-    The database is asked once a scrape, in one transaction that locks nothing. If it does not answer, ``fairqueue_up``
-    is 0, the metrics of queues are missing, and all others of the registry are exported.
+    A scrape asks the database at most once, in one transaction that locks nothing. The last figures are used again for
+    two seconds, or for 60 times as long as it took to read them. If the database does not answer, ``fairqueue_up`` is
+    0, the metrics of queues are missing, and all others of the registry are exported.
 
     Args:
         engine: Connects to the database, as a role that is granted ``monitor``. Give metrics their own Engine with a
-            short ``connect_timeout`` and ``statement_timeout``. An AsyncEngine serves :func:`asgi_application` alone.
+            short ``connect_timeout`` and ``statement_timeout``. An AsyncEngine is only for :func:`asgi_application`.
         queues: The queues. Default: all of the installation.
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         workers: Workers of this process.
@@ -261,7 +262,10 @@ class QueueCollector(Collector):
             yield from self.families(refused=None)
 
     def families(self, *, refused: Exception | None) -> Iterator[Metric]:
-        """Yield the metrics of what was read last; *refused* is the error if nothing could be read now."""
+        """Yield the metrics of queues, as they were read last, and of workers.
+
+        If the queues could not be read now, *refused* is the error, and their metrics are left out.
+        """
         if refused is not None:
             logger.warning("the figures of the queues cannot be read: %s: %s", type(refused).__name__, logged(refused))
         yield up_family(answered=refused is None)

@@ -45,7 +45,7 @@ Sending = Literal["span", "context"]
 _NAME = "sqlalchemy_fairqueue"
 _SYSTEM = "fairqueue"
 _LINKED = 128
-"""The most links of a span."""
+"""The most links of a settle span: as many as the SDK keeps by default."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 
 
@@ -58,15 +58,15 @@ def instrument(
 ) -> None:
     """Trace and measure the queues of this process from now on. Call it once, in producers and in workers.
 
-    A message keeps the context of the span that enqueues it in its headers, for the trace to go on after the COMMIT. A
-    call of a handler is a ``process`` span; statements by which a worker settles are ``settle`` spans.
+    The headers of a message keep the context of the span in which it is enqueued, so that the trace goes on after the
+    COMMIT. A call of a handler is a ``process`` span; statements by which a worker settles are ``settle`` spans.
 
     Args:
         process: How a process span belongs to the enqueue. "link": it begins a trace, and has a link to the enqueue;
-            "child": it is in the trace of the enqueue. Give "child" if messages are handled soon after.
-        send: "context": messages carry the context of the current span, such as the request's, or none outside of any
-            span. "span": each call that enqueues is a ``send`` span, whose context its messages carry; the SDK needs
-            several times as long for that.
+            "child": it is in the trace of the enqueue. Give "child" if messages are handled soon after their enqueue.
+        send: "context": messages carry the context of the current span, such as the request's; without a current span
+            they carry none. "span": each call that enqueues makes a ``send`` span, and its messages carry the context
+            of that span. The SDK needs several times as long to make a span.
         tracer_provider: Default: the global one.
         meter_provider: Default: the global one.
 
@@ -140,7 +140,7 @@ class _OpenTelemetry:
         with self._lock:
             self._sent[queue] += len(messages)
         current = get_current_span().get_span_context()
-        # If the sampler of this process left the trace out, it would leave out its send span, too.
+        # If the sampler of this process left out the current trace, it would leave out a send span of that trace, too.
         if not self._makes_spans or _is_sampled_out(current):
             return injected(current)
         attributes: dict[str, Any] = _common(queue, "send", "enqueue")
@@ -256,8 +256,8 @@ def observe_queues(
 ) -> None:
     """Export gauges of queues: backlog, oldest message, waiting channels and their waits, dead letters and consumers.
 
-    All processes see the same queues: call it in one of them. The database is asked once an export; if it does not
-    answer, the gauges are left out.
+    All processes see the same queues, so call this in one process. An export asks the database once for all gauges. If
+    the database does not answer, the gauges are left out.
 
     Args:
         engine: Connects to the database, as a role that is granted ``monitor``.

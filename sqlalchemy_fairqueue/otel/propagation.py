@@ -1,4 +1,4 @@
-"""Writes and reads the headers of messages that W3C Trace Context defines: ``traceparent`` and ``tracestate``."""
+"""Writes and reads a W3C Trace Context in the headers of messages: ``traceparent`` and ``tracestate``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FIELDS = ("traceparent", "tracestate")
 
 def injected(context: SpanContext) -> dict[str, str]:
     """Return the headers that carry the context of a span; none if nothing is traced."""
-    # The propagator writes the same, but takes four times as long: a SpanContext is a tuple, which is unpacked here,
-    # since each property would be a call, and so would each format of an integer.
+    # The propagator writes the same, but takes four times as long. To unpack a SpanContext, which is a tuple, saves a
+    # call for each property. ``_FLAGS`` saves the formatting of an integer.
     trace_id, span_id, _, flags, state, is_valid = context
     if not is_valid:
         return {}

@@ -33,14 +33,15 @@ class Queue(
     Make one object for each queue, in a module of the application. The constructor does not connect to the database.
     The object holds the declared handlers, and the leases that the next :meth:`dequeue` can use again.
 
-    Every verb takes a session, Connection or Engine, sync or async, as its first argument. A session records enqueues,
-    settlements, withdrawals and configuration, and sends them right before its COMMIT. All other calls are sent at
-    once: on an engine in a transaction of their own, otherwise in the session's or connection's transaction. They do
-    not see what a session has only recorded. On an async target they return a coroutine.
+    The first argument of a verb is a session, Connection or Engine, sync or async; a few verbs, such as :meth:`dequeue`
+    and :meth:`extend`, take only an engine. A session records enqueues, settlements, withdrawals and configuration, and
+    sends them right before its COMMIT. All other calls are sent at once: on an engine in transactions of their own,
+    otherwise in the session's or connection's transaction. A call that is sent at once does not see what a session has
+    only recorded. On an async target it returns a coroutine.
 
-    A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. Recorded
-    verbs raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated installation raises
-    SchemaMismatch.
+    A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. The verbs
+    that a session records raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated
+    installation raises SchemaMismatch.
 
     Args:
         name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.

@@ -133,8 +133,9 @@ class DeadLetters(Facet[QueueBase]):
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT, which has no transaction, the call raises AutocommitError. It locks the dead letters and their keys.
         It waits for transactions that add or settle a message with one of these keys. With ids it also waits for
-        another redrive or purge of them. Without ids it skips locked dead letters and redrives at most *limit*
-        (1 to 100,000), first those with a free key. To redrive all, repeat the call until no outcome is "redriven".
+        another redrive or purge of them. Without ids it skips locked dead letters and tries at most *limit*
+        (1 to 100,000); letters whose key another message holds then come after all others. To redrive all, repeat the
+        call until no outcome is "redriven".
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -154,7 +155,8 @@ class DeadLetters(Facet[QueueBase]):
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
         The call locks the dead letters. With ids it waits for another redrive or purge of them; without ids it skips
-        locked dead letters. With *until* (aware) only earlier deaths count; *before* is its former name.
+        locked dead letters. With *until* (aware) it deletes only letters whose message died before that time. *before*
+        is the former name of *until*.
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):
@@ -340,7 +342,7 @@ class Admin(Facet[QueueBase]):
         message_ids: int | Iterable[int] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record an action on the queue, a channel or messages, which :meth:`audits` returns.
+        """Record an action on the queue, a channel or messages. :meth:`audits` returns recorded actions.
 
         The command line and the dashboard record each change in the transaction that makes it. Your own tools can do
         the same with this call. Housekeeping deletes the records after 90 days. Each of several messages gets its own
@@ -415,7 +417,8 @@ class Admin(Facet[QueueBase]):
                 found = row._asdict()
                 after, known = found.pop("after"), counts["left_over"]
                 counts.update(found | {"left_over": max(0, found["left_over"] - known)})
-            # The first call begins a round; the second deletes if all transactions from before the round have ended.
+            # fq_erase_channel has marked the channel if nothing was left over. The first call may only note which
+            # transactions run now. The second call deletes the channel if all of these have ended.
             for _ in range(2):
                 self._ask(engine, forget.rows)
             stats = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
@@ -455,8 +458,9 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return which channels wait longest, which have the most leased messages, and what decides their turns.
 
-        Channels that have only held or scheduled messages follow. Of each of these three sorts the call returns at most
-        *limit* (1 to 100,000). It costs about as much as ``queue.stats``.
+        The call returns three sorts of channels: those that wait longest, those with the most leased messages, and last
+        those with held or scheduled messages but no ready one. Of each sort it returns at most *limit* (1 to 100,000).
+        The call costs about as much as ``queue.stats``.
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))

@@ -70,7 +70,7 @@ def verb(method: Callable[Concatenate[S, Where, P], R]) -> Verb[S, Where, AsyncW
 
 
 def recorded(method: Callable[Concatenate[S, RecordedWhere, P], R]) -> Verb[S, RecordedWhere, SentWhere, P, R]:
-    """Annotate a method whose calls a session, sync or async, only records, and other targets send at once."""
+    """Annotate a method that a session, sync or async, only records. On other targets it is sent at once."""
     return method  # pyright: ignore[reportReturnType] - pyright overlooks the __get__ of a function
 
 
@@ -85,7 +85,8 @@ def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb
 
 
 Q = TypeVar("Q", bound="QueueBase")
-# The attribute of a session that lists its open groups; other sessions lack it, and an enqueue costs one look-up.
+# The attribute of a session that lists its open groups. A session without open groups lacks the attribute, so that an
+# enqueue costs it only one look-up.
 OPEN_GROUPS = "_fairqueue_open_groups"
 
 
@@ -168,8 +169,9 @@ class QueueBase:
     def _ask(
         self, where: Where, work: Callable[[Connection], R], *, settles: bool = False, enqueues: str | None = None
     ) -> R:
-        """Call *work* at once in the transaction of a session or connection, or in its own on an engine.
+        """Call *work* at once, in the transaction of a session or connection.
 
+        On an engine each statement of *work* is a transaction of its own, as ``run`` of ``database/engines.py`` says.
         If *settles* is true, the call has the place of a settlement in the lock order of the caller's transaction. If
         *enqueues* is a channel, the call has the place of an enqueue to that channel.
         """

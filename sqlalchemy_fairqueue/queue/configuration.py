@@ -57,17 +57,18 @@ class ConfigurationMethods(QueueBase):
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
                 None sets the time of kinds without their own; the value None removes a kind's own time.
-            result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
-                the commit. Housekeeping deletes older results. None: not at all, the initial value.
-            default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
-                precedence over defaults. None: no plan.
+            result_retention: How long the results of handlers are kept, so that :meth:`result` can read them. The
+                setting applies to messages delivered after the commit. Housekeeping deletes older results. None: not at
+                all, the initial value.
+            default_plan: The name of the plan that channels created from now on follow; ``plans.configure`` makes
+                plans. The plan takes precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
                 initial value: the next ones go on. "hold": they wait until the dead letter is redriven or purged.
             on_dead_kinds: The kinds whose dead letters are reported to :meth:`on_dead` handlers, each by a message.
                 Each worker that starts adds the kinds of its on_dead handlers. None: no kind.
-            forget_channels_after: Housekeeping deletes a channel that had neither messages nor dead letters for this
-                time, and its count of dropped messages. The next enqueue creates the channel anew. Channels that are
-                paused or were set by configure_channel stay. None: all stay. Initially 30 days.
+            forget_channels_after: Housekeeping deletes a channel, with its count of dropped messages, when it has had
+                neither messages nor dead letters for this time. The next enqueue creates the channel anew. Channels
+                that are paused or were set by configure_channel stay. None: all stay. Initially 30 days.
             fair_by: What backlogged channels share equally, by weight. "messages", the initial value: the number of
                 messages. "cost": the sum of costs, which ``enqueue(cost=)`` declares and settlements may correct.
                 "seconds": the time that handlers took.
@@ -210,8 +211,8 @@ class Plans(Facet[QueueBase]):
         other transactions have locked. ``list`` tells whether all have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
-        plan, and for transactions that put a channel on it. When a plan first sets max_concurrency, a channel whose
-        message a transaction is completing is not served until that transaction ends.
+        plan, and for transactions that put a channel on it. When a plan first sets max_concurrency, a transaction may
+        be completing a message of a channel of the plan. Then this channel is not served until that transaction ends.
         """
         check_name("plan", name)
         operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
@@ -267,9 +268,10 @@ class Limits(Facet[QueueBase]):
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
         ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together the queues of
-        a limit never exceed it. While all have messages, they get equal parts; the others get what one does not use.
-        Their dequeues run one after another. A consumer that the limit holds back polls 50 times a second. The call
-        locks the limit until the transaction ends; until then no dequeue serves these queues.
+        a limit never exceed it. While all these queues have messages, they get equal parts. What one queue does not
+        use, the other queues get. Dequeues from these queues run one after another. A consumer that the limit holds
+        back polls 50 times a second. The call locks the limit until the transaction ends; until then no dequeue serves
+        these queues.
 
         Values that are not given stay; None lifts a limit. *max_concurrency* limits how many messages the queues have
         leased together, *max_cost_out* what these messages cost, and *rate* their messages or cost in a time.

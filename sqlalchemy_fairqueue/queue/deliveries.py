@@ -53,9 +53,9 @@ class DeliveryMethods(QueueBase):
         """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return deliveries in the order of turns.
 
         The lease is committed when the call returns, and ends *lease* from now or a little later. Until then the caller
-        must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and then
-        every verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits
-        for no lock. ``due_in`` of the result says when to poll again.
+        must complete, retry, release or bury each delivery. Afterwards another consumer may hold the message; then
+        these verbs and ``extend`` raise LeaseLost. The call runs READ COMMITTED transactions of its own, one statement
+        each, and waits for no lock. ``due_in`` of the result says when to poll again.
 
         Args:
             engine: A session is refused, since an uncommitted lease protects nothing.
@@ -94,9 +94,10 @@ class DeliveryMethods(QueueBase):
         """Settle deliveries whose work is done, and delete their messages.
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
-        business effects and completion happen together or not at all. On an engine the call settles the other
-        deliveries and raises LeaseLost. A completion after the end of the lease still counts as long as no dequeue has
-        taken the message back. Settlements lock the messages, in the order of their ids, and nothing else.
+        business effects and completion happen together or not at all. On an engine the call still settles the
+        deliveries that are not lost, and then raises LeaseLost. A completion after the end of the lease still counts as
+        long as no dequeue has taken the message back. Settlements lock the messages, in the order of their ids, and
+        nothing else.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel
@@ -128,8 +129,8 @@ class DeliveryMethods(QueueBase):
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
         *error* is kept with the message; for *cost* and exceptions see :meth:`complete`. After a *delay* the message
-        goes behind messages of its channel that were due before it, or to the place of its priority. Without a delay
-        the message is due at once, in its old place.
+        goes behind messages of its channel that were due before it or, if it has a priority, to the place of its
+        priority. Without a delay the message is due at once, in its old place.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -167,11 +168,12 @@ class DeliveryMethods(QueueBase):
 
     @on_engine
     def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
-        """Extend the leases of deliveries to end *lease* from now, in a transaction of its own. Return the new end.
+        """Extend the leases of deliveries to end *lease* from now. Return the new end.
 
         The call extends a lease for all of its messages, and never shortens it. It extends several leases one by one,
-        and returns the earliest of their ends. If a lease has ended or does not hold one of the deliveries any more,
-        the call raises LeaseLost and leaves that lease as it was.
+        each in a transaction of its own, and returns the earliest of their ends. If a lease has ended or does not hold
+        one of the deliveries any more, the call raises LeaseLost and leaves that lease as it was. Leases that the call
+        extended before stay extended.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -188,7 +190,7 @@ class DeliveryMethods(QueueBase):
 
         def extend(engine: Engine) -> datetime:
             until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-            # The next dequeue must create a lease, since an extended lease is longer than the duration it wants.
+            # The next dequeue must create a new lease, since the extended one may last longer than that dequeue wants.
             if (consumer := self._consumers.get(engine)) is not None:
                 consumer.forget_leases(*(delivery.lease.id for delivery in found))
             return until
@@ -236,7 +238,8 @@ class DeliveryMethods(QueueBase):
                 check_installed(connection, self.schema)
                 settle(connection, self._target, verb, operations)
         except LeaseLost as error:
-            # The other deliveries are settled; commit that, since not every engine commits each statement by itself.
+            # The other deliveries are settled all the same. Commit this here, since not every engine commits each
+            # statement by itself.
             connection.commit()
             mark_settled(verb, [one for one in operations if one.delivery.message_id not in error.message_ids])
             raise

@@ -35,14 +35,15 @@ class _HeadersCodec(JsonCodec):
 
 
 _headers = _HeadersCodec()
-# PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
+# The most bytes of a payload; the tables have this limit too. PostgreSQL could not return a bytea of twice this size as
+# text, so nobody could dequeue such a payload.
 _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
 # An attrgetter runs in C, which saves time with many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# If a message's headers and the instrumentation's have more bytes together, the message gets only its own: the database
-# writes spaces between them, which may double their size.
+# The most bytes that a message's own headers and those of the instrumentation may have together; otherwise the message
+# gets only its own. This is half of HEADERS_BYTES, since the database adds spaces to JSON, which may double its size.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
@@ -162,7 +163,8 @@ class EnqueueMethods(QueueBase):
         target, encode = self._target, self.codec.encode
         operations: list[EnqueueMessage] = []
         for message in messages:
-            # Not a function, since a call for each of many messages would cost as much as the rest.
+            # The body of this loop is not a function, since a call for each of many messages would cost as much as the
+            # rest.
             if not isinstance(message, Enqueue):
                 raise _no_message(message)
             content: Any = encode(message.payload)

@@ -67,7 +67,9 @@ class _Members:
         self._adder = adder
 
     def enqueue(self, job: _Job[P], /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Add a call of a job of this queue to the group, as ``Job.enqueue`` does. Members may be in many channels.
+        """Add a call of a job of this queue to the group. Members may be in many channels.
+
+        Apart from the session, the arguments and errors are those of ``Job.enqueue``.
 
         Example:
             >>> @queue.job
@@ -210,8 +212,8 @@ class GroupMethods(EnqueueMethods):
         the new content.
 
         The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        While its own channel is full, the follow-up waits. Members that end at the same time do not wait for one
-        another.
+        While the channel of the follow-up is full, the follow-up waits. Transactions that end members at the same time
+        do not wait for one another.
 
         Args:
             session: For an AsyncSession too, use a plain ``with``, since everything is only recorded.

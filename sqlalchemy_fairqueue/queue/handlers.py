@@ -74,10 +74,11 @@ class LifespanMethods(QueueBase):
         ``isolation="process"`` takes no resources, since its child process does not run these functions.
 
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
-        the first message is taken. A function that several queues of a worker declare runs once. A Worker calls them in
-        the thread that starts it, and refuses async ones. An AsyncWorker calls all from one task, and plain ones in
-        threads. If a function fails, the worker runs the code after the earlier yields, and the start raises
-        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
+        the first message is taken. A function that several queues of a worker declare runs once. A Worker calls the
+        functions in the thread that starts it, and refuses async ones. An AsyncWorker awaits async functions in one
+        task, and runs plain ones in threads. If a function fails, the worker runs the code after the ``yield`` of
+        functions that ran before, and the start raises :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that
+        is started again calls the functions again.
 
         Example:
             >>> @queue.on_start
@@ -110,7 +111,7 @@ class LifespanMethods(QueueBase):
 
         The function takes resources as :meth:`on_start` functions do, and may not yield. Such functions run when the
         last handler has returned or the worker no longer waits for it, and all deliveries are settled. They run in
-        reverse order of declaration, and then, in reverse order too, the code after the yields of on_start functions.
+        reverse order of declaration. Then the code after the yields of on_start functions runs, in reverse order too.
         If all on_start functions of the queue have run, only the death of the process prevents its on_stop functions.
         An error is logged, and the others still run. A function that several queues of a worker declare runs once.
 
@@ -463,7 +464,7 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
 
 def _session_type(function: Callable[..., Any]) -> type | None:
     hints = hints_of(function)
-    # A job's session may have another name, but its annotation tells.
+    # The session parameter of a job may have another name; then it has the annotation of a session.
     is_named = any(one.name == "session" for one in parameters_of(function))
     for found in map(class_of, [hints.get("session")] if is_named else hints.values()):
         if found is not None and issubclass(found, (Session, AsyncSession)):

@@ -26,7 +26,10 @@ class Instrumentation(Protocol):
     """Hooks on the work of this process. Its methods must not raise."""
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return headers for all messages of a call. A message that has a header of one of these names gets none."""
+        """Return headers to add to all messages of a call.
+
+        A message that already has a header of one of these names gets none of these headers.
+        """
         ...
 
     def around(self, context: Handled, proceed: Callable[[], Any]) -> Any: ...
@@ -50,7 +53,7 @@ class _Installed:
 
 
 installed = _Installed()
-"""Holds the instrumentation of this process; the attribute is None without one."""
+"""Holds the instrumentation of this process; ``installed.instrumentation`` is None if there is none."""
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:

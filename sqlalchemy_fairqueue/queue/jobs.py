@@ -352,7 +352,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Return whether a parameter takes the context or the session, as *name* says, by its annotation or its name."""
+    """Return whether a parameter takes what *name* says, "context" or "session". Its annotation or its name tells."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):

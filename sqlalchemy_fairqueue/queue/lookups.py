@@ -120,8 +120,8 @@ class LookupMethods(QueueBase):
         have the *ordering_key*, the call returns the leased one, or else the one that goes next.
 
         By indexes the call reads a bounded part of the queue: up to 1,000 messages ahead of this one, 60,000 leased
-        messages, 1,000 channels with leased messages and 1,000 ready channels. If there are more channels, the entitled
-        share is an upper bound; ``queue.admin.contention`` reads all channels.
+        messages, 1,000 channels with leased messages and 1,000 ready channels. If there are more channels, the
+        ``entitled`` shares in ``wait.takers`` are upper bounds; ``queue.admin.contention`` reads all channels.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -222,7 +222,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready, so its channel is, too; the bounded reading above may have missed the channel.
+    # The message is ready, so its channel is ready too. The bounded reading above may not know that.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -266,8 +266,8 @@ class WithdrawalMethods(QueueBase):
         enqueues, so it does not withdraw its own messages. The ``outcome`` and ``outcomes`` of the receipt are set
         after the COMMIT; on a Connection they are set at once.
 
-        A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
-        taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use
+        A session sends its enqueues before its cancels. So if a session cancels a message and then enqueues another
+        under the same key, the key is still taken, and the COMMIT raises DuplicateMessage. To rewrite the message, use
         ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
 
         The call locks the message until the transaction ends, and waits for a transaction that has it locked. Dequeues

@@ -63,7 +63,7 @@ class PayloadSchema:
         or if it would not come back equal and of the same type.
         """
         given = kwargs
-        # Binding the arguments would take longer than everything else.
+        # The arguments are bound only if needed, since binding takes longer than everything else.
         if args or not self._required <= kwargs.keys() <= self._names:
             try:
                 given = self.signature.bind(*args, **kwargs).arguments
@@ -77,7 +77,7 @@ class PayloadSchema:
                 raise TypeError(f"job {self.kind!r}: {error}; it takes {self.signature}{advice}") from None
         try:
             payload = msgspec.to_builtins(given, str_keys=True, enc_hook=_plain_model)
-        except Exception:  # noqa: BLE001 - converted one by one, they tell which failed
+        except Exception:  # noqa: BLE001 - the next line converts one by one, to tell which argument failed
             payload = {name: self.plain(name, value) for name, value in given.items()}
         arguments = self._convert(payload, given)
         for name, value in given.items():
@@ -216,7 +216,7 @@ def _plain(value: Any, whose: str, path: str = "$") -> Any:
 
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
-    """Return the annotated type of a function's results, without outcomes; ``_UNKNOWN`` if it cannot be converted."""
+    """Return the annotated return type without :class:`Outcome` classes; ``_UNKNOWN`` if it cannot be converted."""
     annotation = annotations_of(inspect.unwrap(function)).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
         return _UNKNOWN
@@ -323,7 +323,7 @@ _COLLECTIONS = (dict, list, tuple, set, frozenset)
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A part of a value that does not come back unchanged: its path, the part, and what comes back instead."""
+    """A part of a value that would come back changed: its path, the part as given, and what would come back."""
 
     path: str
     given: Any

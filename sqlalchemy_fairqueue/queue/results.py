@@ -46,13 +46,14 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
 
 # Seconds between two polls of a wait. The first polls come soon, since a transaction that began before the wait was
-# registered does not notify. The last interval is for messages that end without a notification, such as one whose
-# worker died in the last attempt.
+# registered does not notify. After these, a poll comes every LONGEST_POLL seconds. It finds messages that end without
+# a notification, such as a message whose worker died in the last attempt.
 FIRST_POLLS = (0.02, 0.1, 0.5, 2.5)
 LONGEST_POLL = 5.0
 # Seconds between two polls while notifications do not arrive.
 POLL_UNNOTIFIED = 0.5
-# The duration of a registered wait, which is renewed after half of it; the waits of a dead process expire.
+# How long a registration of a wait is valid. A wait that goes on is registered again after half of this time, and the
+# registration of a dead process expires.
 _REGISTERED = timedelta(seconds=60)
 _PROBLEM = 2_000
 _READ_ONLY = "25006"
@@ -86,7 +87,10 @@ class ResultQuestion:
 
 
 class ResultMethods(HandlerMethods):
-    """The verb ``result``, which reads or waits for what a handler returned. Callers need the grant "producer"."""
+    """The verb ``result``, which reads or waits for what a handler returned.
+
+    Callers need the grant "producer" or "operator".
+    """
 
     @verb
     def result(
@@ -100,7 +104,8 @@ class ResultMethods(HandlerMethods):
         Args:
             message_id: The id in the receipt. Anybody can guess ids, so give *channel* too if a tenant asks.
             channel: The channel that the message must be in, such as the channel of the tenant who asks; None: any. A
-                message of another channel raises UnknownMessage, and so does a message of which nothing is kept.
+                message of another channel raises UnknownMessage. So does a message of which nothing is kept, since its
+                channel is not known any more.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
                 Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
                 handler that waits occupies its place in the worker and gets a HandlerWaitWarning; use a :meth:`group`

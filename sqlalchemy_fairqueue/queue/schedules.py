@@ -58,8 +58,8 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         Each worker of the queue sets the schedule when it starts; the worker's role needs the grant "producer" too.
         Only workers with the schedule in their code run its slots, so a schedule removed from the code runs no more
         once the last worker of the old code has stopped. If no worker runs a due slot for a week, housekeeping removes
-        the schedule. A worker whose code has the schedule before that runs the missed slots by catch_up. If versions of
-        the code differ, the worker started last decides.
+        the schedule. If a worker with the schedule in its code starts before that, it runs the missed slots as
+        *catch_up* says. If versions of the code differ, the worker started last decides.
 
         Args:
             name: Default: the function's name.

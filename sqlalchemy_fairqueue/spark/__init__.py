@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-# Each module is imported at the first use of its name, together with its dependencies.
+# The first use of a name imports its module, together with the dependencies of the module.
 _FUNCTIONS: dict[str, str] = {
     "archive": "sqlalchemy_fairqueue.spark.archiving",
     "compact_archive": "sqlalchemy_fairqueue.spark.archiving",

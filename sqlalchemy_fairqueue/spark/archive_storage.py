@@ -67,7 +67,7 @@ class Marker:
         return json.dumps({**own, **asdict(self.origin)})
 
     def updated(self, origin: Origin, pruned: int) -> Marker:
-        """Return a copy with this origin, this last ``fq_pruned_history`` entry dealt with, and the current columns."""
+        """Return a copy with another *origin* and *pruned*, and with the version of the columns that runs write now."""
         return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 
@@ -167,7 +167,7 @@ class Storage:
         return self._spark.read.parquet(str(path)).count()
 
     def publish(self, file: ArchiveFile) -> None:
-        """Publish a file by a rename, which never replaces another one."""
+        """Publish a file by a rename, which never replaces an existing file."""
         work = self._at(_WORK, file.folder)
         written = [name for name in self._names(work) if name.startswith("part-")]
         if len(written) != 1:

@@ -52,7 +52,8 @@ class ArchiveResult:
 
     Attributes:
         days: The days with new rows, in order.
-        through_xid: All rows of the days before *until* that transactions below this one recorded are archived.
+        through_xid: The id of a transaction. Of the days before *until*, all rows that transactions with lower ids
+            recorded are archived.
         until: The first day that is not archived yet.
         lost: Days with attempts that were pruned before they were archived.
     """
@@ -98,17 +99,19 @@ def archive(
     Args:
         spark: A classic session; not Spark Connect, since the run uses the session's file systems.
         path: A folder on a file system of the session with atomic renames.
-        dsn: The database of the history; or give *dsn_env*, the variable that has it on driver and executors.
+        dsn: The database of the history; or give *dsn_env*, the variable that has the dsn on the driver and on the
+            executors.
         schema: The schema of the installation, by default the connection's current schema.
         today: Whether to archive the present day so far, which creates a file at each run.
         num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
         fail_on_data_loss: Whether days that were dropped before they were archived are an error, or only a warning.
-        accepted_origin: The origin of this history, as OriginChanged names it, to continue another history's archive.
+        accepted_origin: Continues the archive of another history with this one. Give the origin of this history, as the
+            error OriginChanged names it.
         progress: Called after each changed day.
 
     Raises:
         ArchiveBusy: Another process updates the archive.
-        ArchiveDamaged: The folder has files that no run leaves there.
+        ArchiveDamaged: Files are not as a run leaves them: one is missing, unknown, there twice or unreadable.
         OriginChanged: The archive belongs to another history.
         DataLoss: Days were dropped from the history before they were archived.
         ArchiveError: The lock was lost, or rows of the history changed during the run.
@@ -125,7 +128,7 @@ def archive(
             marker = Marker(horizon(connection, namespace).origin, pruned)
             storage.save_marker(marker, new=True)
         check_lock = _lock(connection, storage, marker, path)
-        # Under the lock, since another run may have archived later transactions meanwhile.
+        # The horizon is read under the lock. If it were read before, another run could archive beyond it meanwhile.
         now = horizon(connection, namespace)
         archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
         if lost := lost_days(connection, namespace, archived, marker.pruned):
@@ -133,8 +136,8 @@ def archive(
             what = f"attempts of {days} were pruned from the history before they were archived"
             note_loss(options, what, "archive more often or keep the history longer")
         if marker != marker.updated(now.origin, pruned):
-            # Rows that were pruned until now are archived or were reported as lost. Later removals of folders from the
-            # archive must not count as lost.
+            # Rows that were pruned until now are archived or were reported as lost. The marker notes this, so that they
+            # do not count as lost if somebody later removes their folder from the archive.
             marker = marker.updated(now.origin, pruned)
             storage.save_marker(marker, new=False)
         [(time,)] = query(connection, "now", {}, schema=namespace)
@@ -169,7 +172,7 @@ def compact_archive(
     min_files: int = 2,
     progress: Callable[[CompactedDay], None] | None = None,
 ) -> tuple[CompactedDay, ...]:
-    """Join the files of each day of the archive at *path* that has several.
+    """Join the files of each day that has several files in the archive at *path*.
 
     One rename publishes the joined file, and then the old files are removed. :func:`read_archive` and the report see
     each attempt exactly once at any time. A run that dies loses and doubles nothing; the next run of this function or
@@ -177,7 +180,8 @@ def compact_archive(
     such a query.
 
     Args:
-        dsn: The database of the archive's history, where the archive is locked; or give *dsn_env*, its variable.
+        dsn: The database of the archive's history, where the archive is locked; or give *dsn_env*, the variable that
+            has the dsn.
         schema: The schema of the installation, by default the connection's current schema.
         min_files: Join days with at least this many files.
 

@@ -107,9 +107,11 @@ def call(
 
 @contextmanager
 def translated_errors(action: str) -> Iterator[None]:
-    """Convert errors of the server to this package's, by SQLSTATE; others to PipelineError: ``cannot {action}``.
+    """Convert errors of psycopg to errors of this package, whose message begins with ``cannot {action}``.
 
-    The new error keeps the server's message, but not its DETAIL, which may quote a row with a confidential payload.
+    The SQLSTATE decides the class of the new error; if no class has this SQLSTATE, it is a PipelineError. The new error
+    keeps the server's message. It keeps the DETAIL only of fairqueue's own SQLSTATEs, since any other DETAIL may quote
+    a row with a confidential payload.
     """
     try:
         yield
@@ -142,7 +144,7 @@ def _conninfo(target: TargetOptions) -> str:
                 f"variable {target.dsn_env}, which option dsnEnv names, is not set in this process; "
                 "set it on the driver and on every executor (spark.executorEnv.NAME)"
             )
-    assert dsn is not None  # noqa: S101 - PlaceOptions has one of the two
+    assert dsn is not None  # noqa: S101 - TargetOptions has one of the two
     for scheme in _SCHEMES:
         if dsn.startswith(scheme):
             dsn = "postgresql://" + dsn.removeprefix(scheme)

@@ -49,7 +49,7 @@ class ArchiveBusy(ArchiveError):
 
 
 class ArchiveDamaged(ArchiveError):
-    """A folder has files that no run leaves there."""
+    """The files of an archive are not as a run leaves them: one is missing, unknown, there twice or unreadable."""
 
 
 class DataLoss(PipelineError):

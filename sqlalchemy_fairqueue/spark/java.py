@@ -32,8 +32,9 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark checks for null before it reads a value, so Arrow need not check each value again. A short job spends a
-    # third of its time on optimizing Spark's code, so code is optimized after ten times as many runs as by default.
+    # Spark checks for null before it reads a value, so Arrow need not check each value again. By default, a short job
+    # spends a third of its time while Java optimizes Spark's code. So here Java optimizes code only after ten times
+    # as many runs.
     "spark.driver.extraJavaOptions": (
         "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:+UseParallelGC "
         "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
@@ -105,7 +106,7 @@ def session(name: str, **conf: object) -> SparkSession:
 
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(java_home())
-        # Executors are Python processes of the same installation as this one.
+        # Executors run the Python of this process.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -1,7 +1,7 @@
-"""Options of the data source: strings of Spark, parsed and checked on the driver into a frozen dataclass.
+"""Options of the data source: the driver parses and checks Spark's texts, and makes a frozen dataclass of them.
 
-A field's type decides how its text is parsed; the option's name is the field's in camel case. This module must not open
-connections.
+A field's type decides how its text is parsed. The name of an option is the name of its field in camel case. This module
+must not open connections.
 """
 
 from __future__ import annotations
@@ -128,9 +128,12 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 
 
 def read_fields(options: DataclassInstance) -> None:
-    """Parse fields that were given as text, by their types; raise BadOption for another type or an unreadable text.
+    """In a dataclass of options, parse the fields that were given as text, each by its type.
 
-    So users who create the value in Python may write ``JSON`` and ``1d`` too, as in Spark's options.
+    Spark gives every option as text. Users who make the dataclass in Python may give text, too: ``JSON``, ``1d``.
+
+    Raises:
+        BadOption: A value has another type than its field, or a text cannot be parsed.
     """
     hints = get_type_hints(type(options))
     for one in fields(options):
@@ -207,7 +210,7 @@ def _named_as_options() -> Iterator[None]:
         raise BadOption(f"option {option_name(name)}{separator}{problem}") from None
 
 
-# PostgreSQL allows 63 characters; the name of one of the publications is longer than the slot's.
+# PostgreSQL allows names of 63 characters. One publication has the name of the slot with ``_history`` appended.
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
 
 
@@ -227,8 +230,8 @@ class ReadOptions(TargetOptions):
     Attributes:
         since: Earliest end of an attempt (ISO 8601, UTC by default), inclusive; *until* is exclusive.
         starting_offsets: The offset after which to begin, as JSON, or ``earliest`` or, for streams, ``latest``.
-        ending_offsets: The offset up to which to read once, as JSON, or ``latest``. If either offset is given, rows of
-            the oldest open transaction and of all later transactions are left out, as in a stream.
+        ending_offsets: For reading once, the offset up to which to read, as JSON, or ``latest``. If either offset is
+            given, rows of the oldest open transaction and of all later transactions are left out, as in a stream.
     """
 
     table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"

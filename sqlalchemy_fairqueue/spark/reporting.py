@@ -1,7 +1,7 @@
 """Makes fairness reports of a history by Spark, and replays many queues under many scenarios in parallel.
 
-The kernel of ``sqlalchemy_fairqueue.reporting`` computes the figures. One Python worker measures and replays a whole
-queue, since the delivery of a message depends on all messages before it.
+The functions of ``sqlalchemy_fairqueue.reporting`` compute the figures. A queue is never split among Spark's Python
+workers, since the delivery of a message depends on all messages before it.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def replay(
         history: An archive, a live history, or another frame with the columns of a history; each row once. The frame
             may have a column ``priority`` of the messages, which a history itself lacks; null means none.
         recorded: Whether the result also has the recorded history, as scenario "as recorded".
-        policies: The frame of ``table=channels``, read at this call, which tells a shortage of workers from a limit; by
-            default no limits.
+        policies: The frame of ``table=channels``, read at this call; by default no limits. The replay estimates the
+            number of workers with it: a message that waits for a limit does not show that workers are few.
 
     Raises:
         InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A
@@ -169,7 +169,7 @@ def replays(
         history: As for :func:`replay`.
         policies: The record's own policies, a frame of ``table=channels``; by default no limits, and equal weights.
         settings: The record's own settings by queue, from :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
-            Other queues are fair by messages, without a limit.
+            A queue that has no settings there counts as fair by messages, without a limit.
         window: As for the report.
 
     Raises:

@@ -23,7 +23,7 @@ _SECRETS = "dsn$"
 
 
 class FairQueueSource(DataSource):
-    """A queue as a table: messages to write; history, messages, channels and dead letters to read.
+    """A queue as a table: messages to write; history, messages, channels, dead letters and changes to read.
 
     Options are checked on the driver before any task starts: a wrong option raises BadOption, and a user's schema with
     other columns or types than the table raises BadFrame.

@@ -2,10 +2,12 @@
 
 A function is one file, ``vN/<function>.sql``; ``vN/reads/`` has functions that only read, for people and dashboards,
 and ``vN/loads/`` those that only bulk loads call. A table with its indexes is one file, ``vN/tables/<table>.sql``.
-Version N of an object is the newest file in v1..vN. A released file never changes, so each version can always be put
-together, and no migration reads the models, which change. ``vN/upgrade.sql`` and ``vN/downgrade.sql`` change tables of
-an earlier version. ``blocks/`` has parts of DO blocks. The statements depend only on versions and a schema, and other
-packages send them; only :func:`find_drift` and what it calls query a database, by ``queries/``.
+Version N of an object is the newest file in v1..vN. A released file never changes. So each version can always be put
+together, and no migration needs the models, which do change. ``vN/upgrade.sql`` changes the tables of the version
+before, and ``vN/downgrade.sql`` undoes that. ``blocks/`` has parts of DO blocks.
+
+This package writes the statements without asking a database, and other packages send them. Only :func:`find_drift` and
+the functions that it calls query a database, most of them by ``queries/``.
 """
 
 from sqlalchemy_fairqueue.sql.catalog import Difference, assert_no_drift, find_drift

@@ -230,7 +230,8 @@ def _grant_differences(connection: Connection, schema: str, version: int) -> Ite
     """Compare privileges on functions with the grants; return no difference if the role may not read the grants."""
     if not may_read_grants(connection, schema):
         return
-    # What PUBLIC may execute is compared with the functions, not here.
+    # What PUBLIC may execute is left out here. It is a fact of each function in the catalog, so find_drift compares it
+    # with the functions.
     for one in compared_rights(version, read_grants(connection, schema), read_privileges(connection, schema)):
         if not one.role_exists:
             yield Difference("grant", one.role, "unexpected", "the role was dropped")

@@ -1,8 +1,8 @@
 """Writes the statements that grant a role a kind of work and revoke it, and reads the grants and privileges there are.
 
 A grant is a row of ``fq_grant`` and the privileges that it stands for: ``execute`` on the functions of its kind, and
-``usage`` of the schema. Nobody is granted a table, and PUBLIC no function. Only ``vN/roles.toml`` lists the functions
-of each kind; a later version lists what differs from the version before. Reading grants locks nothing.
+``usage`` of the schema. Nobody is granted a table, and PUBLIC is granted no function. Only ``vN/roles.toml`` lists the
+functions of each kind; a later version lists what differs from the version before. Reading grants locks nothing.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that revoke a kind of work from a role that may have it; *kind* None stands for all kinds."""
+    """Return statements that revoke a kind of work from a role, if the role has it; *kind* None means all kinds."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -181,9 +181,10 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """Return a DO block that gives roles the functions of their grants in *after*, and revokes those of *before* alone.
+    """Return a DO block that gives roles the functions that their grants stand for in the version *after*.
 
-    Privileges that were granted by hand stay.
+    The block also revokes the functions that the grants stood for only in the version *before*. Privileges that were
+    granted by hand stay.
     """
     granted = _granted(sorted({before, after}), KINDS)
     steps = [f"  v_version := {after};", part("give_functions", granted=granted)]

@@ -4,8 +4,8 @@ The schema None means the connection's default schema, which only the server kno
 block that puts ``current_schema()`` in when it runs, so that a script and a migration leave the same catalog behind.
 
 Staging tables of bulk loads have a schema of their own, since loaders would otherwise need the right to create in the
-schema of the queues, where they could add functions. Guards are DO blocks that raise before anything is changed; a
-script and a connection get the same text.
+schema of the queues, where they could add functions. Guards are DO blocks that raise if an operation is not possible,
+before anything is changed. Scripts for psql have the same guards as migrations over a connection.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _kept(schema: str) -> str:
 
 
 STAGE_NAME: Final = "fq_stage_[0-9]{1,18}_[0-9a-f]{12}"
-"""Names of stages, as a regular expression of Python's and of PostgreSQL's. `fq_make_stage` makes the names."""
+"""A regular expression, for Python and PostgreSQL alike, that matches the names that ``fq_make_stage`` makes."""
 STAGE_COLUMNS: Final = frozenset({"attempt", "channel", "kind", "content"})
 """Columns of every stage; a table with such a name but without these columns is the user's."""
 STAGE_SCHEMA: Final = (

@@ -1,7 +1,8 @@
 """Writes the statements that install, upgrade, downgrade, repair or drop a version, in order, without semicolons.
 
-Send them verbatim, all in one transaction. The first is a guard that raises before anything is changed. ValueError is
-raised for an unknown version, for versions in the wrong order, and for a schema name that PostgreSQL cannot keep.
+Send them verbatim, all in one transaction. The first one is a guard: if the operation is not possible in the schema,
+the guard raises before anything is changed. The functions here raise ValueError for an unknown version, for versions in
+the wrong order, and for a schema name that PostgreSQL cannot keep.
 """
 
 from __future__ import annotations
@@ -80,9 +81,10 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
 
 
 def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that downgrade an installed version: triggers, functions, then tables.
+    """Return the statements that downgrade an installed version.
 
-    Messages are kept; data that only the newer version can store is lost.
+    They undo the changes that newer versions made to tables, then change the functions, then drop the tables that newer
+    versions added. Messages are kept; data that only the newer version can store is lost.
     """
     if checked_version(new) <= checked_version(old):
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
@@ -119,7 +121,10 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Order functions so that one in ``language sql`` comes after those that it calls, which PostgreSQL looks up."""
+    """Order functions so that one in ``language sql`` comes after those that it calls.
+
+    PostgreSQL looks for the called functions when it creates the one in ``language sql``.
+    """
     ordered: dict[str, str] = {}
 
     def add(name: str) -> None:

@@ -61,7 +61,11 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue other than its limits. Its first defaults are the target's policy with the changes."""
+    """Change settings of a queue, except its limits.
+
+    If *changes* has ``defaults`` and the queue has none yet, its defaults become the target's policy with these
+    changes.
+    """
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -199,7 +203,7 @@ def changes_of(share: Share) -> list[Change]:
 
 
 def lock_queues(shares: Sequence[Share]) -> None:
-    """Lock the rows of queues whose own settings change, then the plans that are changed, removed or used."""
+    """Lock the rows of queues whose settings, limits or plans change, then plans that are changed, removed or used."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
             share.target.call("fq_lock_queue", "lock", deliveries=False).rows(share.link.connection)

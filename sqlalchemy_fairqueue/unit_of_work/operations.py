@@ -147,7 +147,10 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages to cancel by key or ordering key, before enqueues give these to other messages."""
+    """Find the ids of messages to cancel by key or ordering key.
+
+    Call this before enqueues add messages with the same keys, which are not to be cancelled.
+    """
     named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
     if not named:
         return
@@ -409,7 +412,8 @@ def enqueue_steps(
         leased: Messages of the queue that the transaction locks afterwards, besides those that it settles or cancels.
             If the enqueue may lock messages too (replace, coalesce), it locks all of them in one order.
         cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
-        refusing: Whether the statement travels with the COMMIT and so must fail in the database. Not with *cancelled*.
+        refusing: Whether the statement travels with the COMMIT and so must fail in the database. A transaction with
+            cancels never does so, so do not give *cancelled* as well.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)
@@ -474,7 +478,11 @@ def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
 
 
 def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
-    """Return for each cancelled message how many enqueues were recorded earlier; later ones find its key taken."""
+    """Return for each cancelled message how many enqueues were recorded before its cancel.
+
+    Enqueues are sent before cancels. So an enqueue that was recorded later than the cancel still finds the key of the
+    message taken.
+    """
     found: dict[int, int] = {}
     if CANCELS not in share.phases:
         return found

@@ -54,13 +54,19 @@ _call = attrgetter("call")
 
 @dataclass(slots=True, eq=False)
 class LockOrder:
-    """What one transaction has sent so far: its greatest lock key, and whether it has settled anything."""
+    """What one transaction has sent so far.
+
+    Attributes:
+        furthest: The greatest lock key of its enqueues.
+        settled: Whether it has sent anything that enqueues must not follow: a settlement, a cancel, a redrive or a
+            configuration.
+    """
 
     furthest: LockKey | None = None
     settled: bool = False
 
     def check(self, keys: Iterable[LockKey]) -> None:
-        """Raise LockOrderError if an enqueue sorts before what the transaction has sent, or follows a settlement."""
+        """Raise LockOrderError for an enqueue that sorts before ``furthest``, and for any enqueue if ``settled``."""
         least = min(keys, default=None) if self.settled or self.furthest is not None else None
         if least is None:
             return
@@ -107,7 +113,7 @@ def forget(connection: Connection) -> None:
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """The queue work of a transaction, sorted by connection and queue in lock order, and then by phase.
+    """The queue work of a transaction, grouped by connection and queue, and within a queue by phase.
 
     Attributes:
         operations: All operations in the order of the calls; messages of a channel are added in this order.

@@ -184,7 +184,9 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # Without a record, our listener found the session clean and left no trace: the work counts as sent.
+        # If there is no record, our listener found the session clean and left no trace, so the work counts as sent. But
+        # if ``listens``, our listener on the session itself always makes a record. So without a record that listener
+        # has not been called yet.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -347,7 +349,8 @@ def _committed_next(session: Session, root: SessionTransaction) -> Connection | 
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):
         return None
-    # Each value occurs twice, for the connection and its engine: (connection, transaction, whether it is own, ...).
+    # SQLAlchemy keeps one value under the connection and again under its engine. The value is (connection, transaction,
+    # whether the session commits the transaction, ...).
     known = set(getattr(root, "_connections", {}).values())
     if len(known) != 1:
         return None

@@ -14,11 +14,12 @@ the first three threads and ``<name>-limits``, and calls their duties again afte
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
 ``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals of queues whose polls are overdue, and
                      charges channels for running handlers. Other duties cut stuck calls of the fetcher and the
-                     settler, look for requests to stop, and start the rounds of the next row.
-``<name>-schedules`` ``duties``: each thread runs one round on its own connection, then ends. Schedules run due slots.
-``<name>-groups``    Groups count members that ended, and enqueue follow-ups. Housekeeping makes and drops partitions of
-``-housekeeping``    the history, and deletes what is old. Samples record the figures of queues.
-``<name>-samples``
+                     settler, look for requests to stop, and start the rounds of the next four rows.
+``<name>-schedules`` ``duties``: each of these four threads runs one round on its own connection, and then ends. The
+                     round of this thread runs the due slots of schedules.
+``<name>-groups``    The round counts which members of groups have ended, and enqueues follow-ups.
+``-housekeeping``    The round makes and drops partitions of the history, and deletes what is old.
+``<name>-samples``   The round records the figures of queues.
 ``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
 handlers             ``executor``: ``<name>-handler-<n>`` threads, or tasks of the application's event loop, on the
@@ -40,7 +41,8 @@ State that several threads share, and who writes it:
 * ``HeldDelivery``: the heartbeat sets ``cancelled``, ``cancelled_at`` and, under a lock, ``charged``; a stop sets
   ``stopping``; whoever settles without the handler sets ``given_up``. Handlers see it through ``Context``.
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill hits no other delivery's child.
-* ``WorkerStats``: one thread writes each counter; ``failures``, ``timed_out`` and ``hung`` are written under a lock.
+* ``WorkerStats``: several threads write ``failures``, ``timed_out`` and ``hung``, under a lock. Each other counter has
+  one thread that writes it.
 
 Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time
 limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others. The
@@ -64,16 +66,16 @@ Failures, and what the worker does then:
   and releases messages that the unanswered dequeue may have taken.
 * A settlement is not answered: it is sent again; the delivery's token makes that harmless.
 * A message is locked by others: its settlement is tried again alone, and delays no others.
-* The database refuses one settlement of a batch: the settler halves the batch until that settlement is alone, and then
-  uses the next best verb for it.
+* The database refuses one settlement of a batch: the settler halves the batch until that settlement is alone. Then it
+  settles that delivery as a failed attempt without an error text or, if this is refused too, releases it.
 * A connection is silent: the operating system's keepalive, the heartbeat's duty or the call's own limit cuts it.
 * Notifications fail: workers poll more often until the listener is back.
 * A handler hangs beyond its timeout: its delivery fails then, and what the handler still does settles nothing. Its
   thread is free again only when it returns; a child process is killed.
 * A child process crashes, or cannot be started: the attempt counts, and the next message gets a new child.
 * A schedule cannot be run: a worker writes the reason into its row and tries again after a minute. Other schedules run.
-* A handler raises, times out, or its payload cannot be decoded: ``handling`` decides, and the attempt counts. No
-  exception, not even ``SystemExit``, ends a thread.
+* A handler raises, times out, or its payload cannot be decoded: ``handling`` decides how to settle the delivery. The
+  attempt counts, unless the handler raised ``Release``. No exception, not even ``SystemExit``, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
 * A handler forks: the child ends when it leaves the handler (``threads``).
 * The event loop is closed without a stop: the worker gives back what it held, and stops.

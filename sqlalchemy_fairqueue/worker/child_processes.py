@@ -51,8 +51,8 @@ class Answer:
     """How a handler ended in its child.
 
     Attributes:
-        ended: The outcome or MessageCancelled that the handler returned or raised; for any other exception a
-            RemoteError. Any other value is sent only if the queue keeps results.
+        ended: The outcome that the handler returned or raised, or the MessageCancelled that it raised; for any other
+            exception a RemoteError. A returned value that is no outcome is sent only if the queue keeps results.
         cause: The cause of an outcome that the handler raised.
     """
 
@@ -351,7 +351,7 @@ class _Child:
         self.connection, theirs = _SPAWN.Pipe()
         # Not a daemon, since handlers may use multiprocessing themselves.
         self.process = _SPAWN.Process(target=main, args=(theirs,), name=name, daemon=False)
-        # Started before signals are blocked, since starting the resource tracker unblocks them.
+        # multiprocessing's resource tracker is started before signals are blocked, since its start unblocks them.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:

@@ -1,8 +1,9 @@
 """Duties of a worker's heartbeat thread, on one connection, and rounds that it starts.
 
-A duty must not wait for long, since no lease is extended meanwhile. So longer work is a round in its own thread, for
-all queues of an installation: schedules, groups, samples and housekeeping. No worker is a leader: all poll for due
-work, the database lets the first one do it, and if that worker dies, another does the rest.
+A duty must not wait for long, since no lease is extended meanwhile. So longer work is a round in its own thread:
+schedules and samples for the worker's queues, groups and housekeeping for whole installations. No worker is a leader.
+Any of them may begin a round, and the database sees to it that nothing is done twice. If a worker dies, another one
+does the rest.
 """
 
 from __future__ import annotations
@@ -279,7 +280,7 @@ class Round(ABC):
 
 
 class Groups(Round):
-    """Rounds that read the notes of transactions, count the members of groups that ended, and enqueue follow-ups.
+    """Rounds that read the notes of transactions, count which members of groups have ended, and enqueue follow-ups.
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
@@ -301,7 +302,10 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True. If a round runs, or :attr:`finished` has changed, only return False."""
+        """Begin no more rounds and return True; but if a round runs, or has finished groups meanwhile, return False.
+
+        *finished* is what the caller has read of :attr:`finished`. It tells whether a round has finished groups since.
+        """
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -338,7 +342,8 @@ class Schedules(Round):
         super().__init__("schedules", "run schedules", options, queues, **limits)
         self._polling = polling
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
-        # The number of polling connections made when the schedules of the code were last set, or None.
+        # What ``polling.made`` was when the schedules of the code were last set, or None. It changes with each
+        # reconnection.
         self._declared_on: int | None = None
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
@@ -440,8 +445,8 @@ class Schedules(Round):
         except DBAPIError as error:
             state = sqlstate_of(error)
             if state == _LOCKED:
-                # An open transaction is creating the channel. The next poll waits for it once, for all schedules of the
-                # channel.
+                # An open transaction is creating the channel. This round leaves the channel's other schedules too, so
+                # that it waits for that transaction only once.
                 self._held.add(channel)
             if state in {_LOCKED, _CANCELLED} or is_serialization_failure(error):
                 return False

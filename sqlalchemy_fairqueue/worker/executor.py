@@ -65,7 +65,7 @@ class Executor(ABC):
         # Seconds between the end of a handler's timeout and its failure, so that a cancelled handler can clean up.
         self._clean_up = 0.0
         self._hung: set[HeldDelivery] = set()
-        # Guards hanging handlers, and who gives up a delivery.
+        # Held to change which handlers count as hanging, and to give up a delivery whose timeout is over.
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._grace_until = math.inf
@@ -233,7 +233,10 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler as hanging that ignores the cancel of its message. Its end still settles the message."""
+        """Count a handler as hanging, since it ignores that its message was cancelled.
+
+        When the handler returns, its message is settled nevertheless.
+        """
         ago = self._options.clock() - (held.cancelled_at or 0.0)
         self._hang(held, f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check()")
 
@@ -309,7 +312,11 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """Wait for running handlers until the grace period ends; hung threads get a short extra wait."""
+        """Wait for running handlers until the grace period ends.
+
+        If they all finish earlier, wait for their threads to end too, at most ``timings.cleanup`` seconds and within
+        the grace period. A thread whose handler hangs is then left behind.
+        """
         for thread in self._threads:
             join(thread, lambda: self.grace_left() if self.running else 0.0)
         leave_at = self._options.clock() + self._options.timings.cleanup
@@ -354,7 +361,8 @@ class ThreadExecutor(Executor):
             return self._failed(held, error)
 
 
-# The most uncounted releases of a delivery whose task was cancelled, so that a handler that cancels itself must end.
+# If a task was cancelled from outside the worker, its message is released uncounted at most this often. Later attempts
+# count, so that the message of a handler that always cancels itself becomes a dead letter in the end.
 _CANCELLATIONS = 10
 # The executor of the running handler, also in tasks and threads that the handler starts.
 _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", default=None)
@@ -363,7 +371,7 @@ _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", def
 class TaskExecutor(Executor):
     """Runs tasks in the loop that it was created in; the task of a plain function waits for a thread or child process.
 
-    The fetcher adds deliveries to the buffer in its thread; everything else happens in the loop.
+    The fetcher's thread adds deliveries to the buffer; the loop takes them and begins them.
     """
 
     def __init__(self, options: WorkerOptions, trigger: FetchTrigger, settle: SettleCallback) -> None:

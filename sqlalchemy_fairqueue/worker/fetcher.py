@@ -34,8 +34,8 @@ class Fetcher(Looper):
     """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
     Attributes:
-        unanswered: For each lease of an unanswered dequeue, the time of the next lookup by the worker's clock, and the
-            last delay in seconds, which doubles.
+        unanswered: The leases of unanswered dequeues. For each, the time of the next lookup, by the worker's clock, and
+            the delay before that lookup in seconds. Each lookup doubles the delay.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Fetcher(Looper):
         self._waits = WaitRegistration(self.connection, options, executor.trigger)
         # Called at the end of the thread.
         self._ended = ended
-        # The number of connections made when all leases were last looked up.
+        # What ``connection.made`` was when all leases were last noted for a lookup. It changes with each reconnection.
         self._made = 0
 
     def is_over(self) -> bool:
@@ -84,7 +84,7 @@ class Fetcher(Looper):
         """Dequeue as many messages as there is room for. Return the most seconds to wait before the next round."""
         executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
-        # If no handler has taken from the buffer for long, give it back, since other workers may be free.
+        # If the next delivery has waited in the buffer for long, release the whole buffer: other workers may be free.
         if now - executor.buffer.next_taken_at() > self.options.timings.stale_after:
             self.give_back()
         buffered = len(executor.buffer)
@@ -96,7 +96,9 @@ class Fetcher(Looper):
         trigger.is_backlogged = self.settler.backlog > self.options.timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
-            # A handler may have finished before refill_at was set. A buffer that no handler empties is checked again.
+            # A handler that finished before refill_at was set did not wake the fetcher. So if a handler is free and
+            # nothing is buffered, the next round begins at once. Otherwise it begins soon, since the buffer may have to
+            # be given back.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self.options.timings.stale_after / 2
         due = [queue for queue in self._queues if queue.polls.next_at <= now]
@@ -135,7 +137,7 @@ class Fetcher(Looper):
         if lease is None or not lease.held:
             # Nobody extends the lease, so it ends by itself.
             return False
-        # Read before the query: only this thread adds deliveries, and one may be settled in between.
+        # Read before the query, since only this thread adds deliveries, and a message may be settled in between.
         known = {held.delivery.message_id for held in lease.held.copy()}
         tokens = held_tokens(connection, queue.target, lease_id)
         unknown = [token for token in tokens if token.message_id not in known]
@@ -220,7 +222,8 @@ class Fetcher(Looper):
             handler = handlers_of(queue.queue).get(delivery.kind)
             # A message that was tried before comes alone, since it may be the one that fails or kills its process.
             size = None if handler is None or delivery.attempt > 1 else handler.batch
-            # Only the database knows the costs, and the next message of an ordering key.
+            # Other taken messages may join this message's batch, unless the batch has a max_cost or the message has an
+            # ordering key: only the database knows what messages cost, and which message of a key comes next.
             is_known = size is None or (size.max_cost is None and delivery.ordering_key is None)
             key = delivery.channel, delivery.kind if is_known else delivery.message_id
             if size is not None and key in unfilled and len(unfilled[key][1]) < size.max_messages:

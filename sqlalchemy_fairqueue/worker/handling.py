@@ -54,7 +54,8 @@ _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # The delays of deliveries that the database refuses to settle.
 _FALLBACK = RetryPolicy()
 # How often a message of an unknown kind is released uncounted, to workers that may know it. With the default policy
-# this takes about three quarters of an hour: long enough for a deploy, and then a kind that nobody knows must end.
+# this takes about three quarters of an hour, which is long enough for a deploy. After that, attempts count, so that
+# messages of a kind that no worker knows become dead letters.
 UNKNOWN_KIND_RELEASES = 15
 
 
@@ -195,7 +196,10 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """Return what to try after the database refused a decision: a failed attempt without a text, a release, or None."""
+    """Return what to try after the database refused a decision; None after a refused release.
+
+    First this is a failed attempt without an error text. If that was refused too, it is a release.
+    """
     if decision.verb is Verb.RELEASE:
         return None
     failed = _again(delivery, _FALLBACK, decision.delay or None, None)
@@ -212,7 +216,7 @@ def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
     limit = limit_of(delivery, policy)
     if delivery.attempt >= limit:
-        # The dead letter also shows the message's own limit.
+        # The dead letter shows the message's own limit. If the policy's limit is lower, the reason must name it.
         whose = "" if limit == delivery.max_attempts else f": the policy's limit is {limit}"
         return Decision(Verb.BURY, reason=f"attempts exhausted{whose}", error=error)
     return Decision(Verb.RETRY, policy.delay(delivery.attempt) if delay is None else delay, error=error)
@@ -268,7 +272,7 @@ def begin_handling(held: HeldDelivery) -> Handler:
             try:
                 handler.schema.check_known(payload)
             except PayloadError as error:
-                # It is of a newer version, which other workers may know.
+                # The payload is of a newer version of the job, which other workers may know.
                 raise WorkerError(str(error)) from None
             handler.schema.decode(payload)
     except PayloadError as error:
@@ -297,8 +301,9 @@ def bound_call(
 class CommitCheck:
     """Checks each commit of a handler's session.
 
-    It refuses the commit if the lease is lost, a message is cancelled or the timeout is exceeded. It warns of a commit
-    by the handler itself, at the line that defines the handler; before its own commit the worker sets ``returned``.
+    It refuses the commit if the lease is lost, a message is cancelled or the timeout is exceeded. If the handler
+    commits its session itself, it warns, and names the line that defines the handler. The worker sets ``returned``
+    before its own commit, of which the check does not warn.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
@@ -325,7 +330,8 @@ class CommitCheck:
         # Compiled functions and objects have no code.
         code = getattr(function, "__code__", None)
         file, line = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
-        # The function's module has the registry of shown warnings; in a loop, the stack has no frame of the module.
+        # ``warnings.warn`` would look for the function's module in the stack, which has no frame of it in an event
+        # loop. So the module's registry, which notes the warnings that were shown, is passed here.
         registry = getattr(function, "__globals__", {}).setdefault("__warningregistry__", {})
         warnings.warn_explicit(message, HandlerTransactionWarning, file, line, function.__module__, registry)
 

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 # Seconds that running handlers are charged ahead, so that a tenant does not look idle between two charges; fq_estimate
-# has the same number. New handlers are not charged, since most end before the next charge.
+# has the same number.
 _CHARGED_AHEAD = 2.0
+# Seconds that a handler must have run before its channel is charged, since most handlers end before the next charge.
 _CHARGED_AFTER = 0.5
 # Guards how much running handlers were charged, and whether their settlement has begun.
 _charging = threading.Lock()
@@ -212,7 +213,11 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The delivery's share of the cost set by its handler; else, in a queue fair by seconds, of the time in ms."""
+        """The delivery's share of what its batch has cost, or None if that was not measured.
+
+        The cost of a batch is what its handler set. If the handler set none, it is the time so far in milliseconds, but
+        only in a queue that is fair by seconds.
+        """
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
@@ -368,7 +373,11 @@ class ServedQueue:
         return handler
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
-        """Return a handler's middleware, outermost first. Raise WorkerError if some exists, but none suits."""
+        """Return a handler's middleware, outermost first.
+
+        Only middleware of the handler's sort, async or plain, goes around it. Raise WorkerError if there is middleware,
+        but all of it is of the other sort.
+        """
         if handler.kind not in self._around:
             self._around[handler.kind] = middleware_for(handler, self._middleware)
         return self._around[handler.kind]

@@ -1,4 +1,4 @@
-"""Arguments of a worker: checked when it is created, and applied to its handlers when it starts."""
+"""The arguments of a worker. They are checked when it is created; its handlers are checked when it starts."""
 # ruff: noqa: RUF009 - the calls make fields
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class WorkerOptions(ConnectionOptions):
     def ask(self) -> timedelta:
         """The lease that a dequeue asks for, half of ``lease``.
 
-        So the dequeue can reuse the worker's last lease, which heartbeats keep alive for longer than this.
+        A dequeue can use the worker's last lease again if that lease lives for at least this time from now. It usually
+        does, since each heartbeat extends it to the whole of ``lease``.
         """
         return self.lease / 2
 
@@ -166,7 +167,7 @@ def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> Worke
         make = options.sync_session_factory or sessionmaker(engine, class_=session_type_of(options.queues, Session))
         _check_sessions(options, make, Session)
         return replace(options, sync_session_factory=make)
-    # Not importable without greenlet, but then there is no AsyncEngine either.
+    # Imported only here, since the import fails without greenlet. An AsyncEngine needs greenlet anyway.
     from sqlalchemy.ext.asyncio import async_sessionmaker  # noqa: PLC0415
 
     session_type = session_type_of(options.queues, AsyncSession)
@@ -178,7 +179,10 @@ def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> Worke
 
 
 def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
-    """Refuse queues without handlers, whose messages would become dead letters, and uncallable functions."""
+    """Refuse functions that this worker cannot call, and queues without handlers.
+
+    Without a handler all messages of a queue would become dead letters.
+    """
     check_isolated(options.queues)
     for queue in options.queues:
         if not handlers_of(queue):

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-# A probe gives up after a second or a few; a database that needs longer is not ready.
+# Seconds in which the database must answer for a probe; if it needs longer, the worker is not ready. They are few,
+# since most callers of a probe give up after one or a few seconds.
 _ANSWER_SECONDS = 2.0
 
 

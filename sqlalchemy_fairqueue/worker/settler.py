@@ -50,7 +50,8 @@ class Settler(Looper):
         super().__init__("settle", [duty], options, last=self._end)
         self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.timings.lock_timeout)
         self._settled = settled
-        # For an error of one queue's schema, which must not hold up other queues.
+        # The waits after an error of one queue's schema. The duty's own backoff would hold up other queues too, since
+        # new deliveries do not wake a duty that has failed.
         self._backoff = options.backoff("settle deliveries")
         self._finished: deque[HeldDelivery] = deque()
         # Deliveries that are not settled yet, with 0, or with the time to try again if the message was locked.
@@ -181,13 +182,14 @@ class Settler(Looper):
         """
         single = {held.delivery.message_id: held for held in deliveries}
         if len(single) < len(deliveries):
-            # The database reports messages. If a message has two deliveries, it would not tell which is lost.
+            # The database names lost deliveries by their message ids. If one call settled two deliveries of a message,
+            # the id would not tell which of them is lost.
             others = [held for held in deliveries if single[held.delivery.message_id] is not held]
             return self.write(queue, verb, others) + self.write(queue, verb, list(single.values()))
         self.options.stats.flushes += 1
         lost: set[int] = set()
         try:
-            # Prefetched deliveries without a handler were not worked on.
+            # Only deliveries that a handler has begun. Nobody worked on the others, which were only prefetched.
             begun = (held.delivery for held in deliveries if held.took is not None)
             with settling(queue.queue.name, verb.value, lambda: list(begun)):
                 self.connection.run(lambda connection: _settle(connection, queue, verb, deliveries))

@@ -1,4 +1,7 @@
-"""Counters, distributions and the log of a worker. From level INFO on, the log mentions only messages that fail."""
+"""Counters, distributions and the log of a worker.
+
+From level INFO on, the log has no lines about messages that are handled without trouble.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ class AttemptDistributions:
     Attributes:
         wait: Seconds from the enqueue to the beginning of the first attempt.
         service: Seconds that handlers took.
-        attempt: The number of each attempt among those at its message, from 1.
+        attempt: The numbers of attempts: 1 for the first attempt at a message, 2 for the second.
     """
 
     def __init__(self) -> None:
@@ -107,7 +110,7 @@ class WorkerStats:
         released: Deliveries given back without counting the attempt.
         buried: Deliveries that became dead letters.
         lost: Deliveries whose lease was lost, or whose message somebody else settled.
-        cancelled: Messages that were withdrawn while their handler worked.
+        cancelled: Messages that were withdrawn while this worker held them.
         dequeues: Dequeue calls.
         empty: Dequeue calls that returned nothing.
         flushes: Calls that settled deliveries.

@@ -165,8 +165,8 @@ class Looper:
 def join(thread: threading.Thread, left: Callable[[], float]) -> None:
     """Wait for a thread to end, as long as *left* returns a positive number of seconds.
 
-    This waits in short steps, since a signal that another thread receives, or that comes right before a wait, does not
-    end the wait, and its Python handler runs only when the main thread wakes up.
+    This waits in short steps, since Python's handler of a signal runs only when the main thread wakes up. A signal does
+    not end the wait if another thread receives it, or if it comes right before the wait.
     """
     while thread.is_alive() and (wait := left()) > 0:
         thread.join(min(wait, _CHECK))
@@ -191,8 +191,8 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
     A supervisor may signal a process and then its whole group, so one stop may come as two signals: for *grace* seconds
-    after the first signal further ones are ignored. At the end the program's own handlers are restored, and also in a
-    process that a handler forks, since a signal must end that process.
+    after the first signal further ones are ignored. At the end of the block the program's own signal handlers are put
+    back. If a message's handler forks, they are put back in the new process too, since a signal must end that process.
 
     Raises:
         InvalidArgument: This is not the main thread.

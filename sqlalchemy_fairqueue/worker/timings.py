@@ -6,9 +6,9 @@ If a queue gave all messages that the worker asked for, the worker polls it agai
 give nothing, the time between them doubles up to the poll interval. If a message is due earlier, a poll comes then.
 
 A worker that can be woken registers its wait *before* its last poll, so that each enqueue after the registration wakes
-it. It ends the wait when several polls in a row find work. A transaction that enqueued before the registration and
-commits after that poll wakes nobody. So the worker polls once more after about 0.2 seconds; if such a commit comes even
-later, the worker finds its messages after one poll interval.
+it. It ends the wait while many messages come, since frequent polls then cost less than wake-ups. A transaction that
+enqueued before the registration and commits after that poll wakes nobody. So the worker polls once more after about 0.2
+seconds; if such a commit comes even later, the worker finds its messages after one poll interval.
 
 Handlers should not wait for the database between two short messages. But a message in the buffer has used its tenant's
 turn and a slot of its limit although nobody works on it. So the worker estimates from recent handler times how many
@@ -50,23 +50,27 @@ class Timings:
             what it took.
         poll_soon: Time to the next poll after a poll that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
-        poll_locked: Longest time to the next poll while another call holds ready messages.
+        poll_locked: After a poll that gave nothing the worker pauses, even if a message is due at once. The pause grows
+            with each such poll, to half of this. A message that is due within this time keeps a drain from ending.
         poll_drift: A waiting worker polls again after this multiple of its wait so far, since a transaction that began
             before the wait wakes nobody and may have committed meanwhile.
         longest_wait: The longest time for which a wait is registered; a dead worker's wait stays registered so long.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
         trips: The buffer holds work for the time of this many dequeues; a dequeue begins when the buffer is half empty.
-        stale_after: A delivery that has waited in the buffer this long is given back.
+        stale_after: If the next delivery has waited in the buffer this long, the whole buffer is given back. An event
+            loop that has taken nothing for this long counts as blocked.
         longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
         settle_at_stop: How long a stop may take to settle deliveries.
         locked_again: Time until a locked message is tried again.
-        may_hold_slot: A delivery that was taken longer ago may hold a slot, if a limit was set after its dequeue.
+        may_hold_slot: A delivery that was taken longer ago than this may hold a slot that the worker does not know of,
+            since a limit may have been set after its dequeue.
         stop_part: How long a stop waits for a thread to end, for each thread that it ends.
         end_leases: How long a stop waits for the database to end the worker's leases.
-        stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period.
+        stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period, and for the
+            present statement of each round.
         signal_again: A second SIGTERM or SIGINT within this time is ignored; a later one ends the process.
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
@@ -74,7 +78,8 @@ class Timings:
         lease_check: Interval of checks whether a handler in a child process may go on, and whether the worker stops.
         connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: How often the listener checks that its connection lives and that commits notify.
-        answer: How long the answer to that check may take.
+        answer: How long the answer to that check may take. A call on the heartbeat's connection has this limit too, or
+            one interval of heartbeats if that is longer, unless the call has a limit of its own.
         backoff_first: First wait after a failure; each further failure doubles it.
     """
 
@@ -170,9 +175,9 @@ class Backoff:
         log.warning(text, self.step, *given, extra={"step": self.step, "failures": self.failures})
 
 
-# Wake-ups cost more than frequent polls above 140 messages a second. _LATELY: seconds of the exponential average of
-# this rate.
+# PollSchedule keeps an exponential average of the rate at which messages come, over this many seconds.
 _LATELY = 0.05
+# If more than 140 messages a second come, wake-ups cost more than frequent polls.
 _BUSY = 140 * _LATELY
 # At half of this rate wake-ups are cheaper again, if the last poll gave nothing.
 _CALM = _BUSY / 2
@@ -205,7 +210,10 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether to register a wait: few messages come, and no registered wait lasts another interval."""
+        """Return whether to register a wait.
+
+        This is so if the last poll gave nothing, few messages come, and no registered wait lasts another interval.
+        """
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:
@@ -244,8 +252,8 @@ class PollSchedule:
             self.empty_at = self._began_at
         # While many messages come, an empty poll is chance, so the interval does not grow.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
-        # A ready message that another call holds comes back soon, but polls need a pause. The pause grows while it
-        # stays locked.
+        # If another call has a ready message locked, the message may be free again soon. But polls need a pause between
+        # them, and this pause grows while the message stays locked.
         soonest = min(self.timings.poll_locked, self.timings.poll_soon * 2 ** min(before, 10)) / 2
         wait = self._until_woken(now, min(self.interval, self.timings.poll_soon * 2 ** min(before, 20)))
         self._nothing = before + 1

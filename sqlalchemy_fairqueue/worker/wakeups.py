@@ -93,8 +93,8 @@ class WaitRegistration:
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
-        # For two intervals and not one, since a registration is a write. Not for longer: while a dead worker is
-        # registered, each producer sends a notification for it, which wakes another worker only after a moment.
+        # The wait lasts two intervals and not one, since each registration is a write. It does not last longer, since
+        # producers also notify a worker that has died. Such a notification wakes other workers only after a moment.
         seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, "wait for", seconds)
         polls.wait_begun(now, now + seconds)

@@ -127,9 +127,10 @@ class _StoppedAtStart(BaseException):
 class Worker(Front):
     """Takes messages of one or several queues and calls their handlers in threads.
 
-    It holds three connections besides those of its handlers' sessions, and shares a listening one with the other
-    workers of the process. It survives failures of the database; :doc:`/workers` lists its guarantees and the duties of
-    handlers. An argument that is None has its default.
+    Besides the connections of its handlers' sessions it holds three, and a fourth once :meth:`health` was called. Its
+    chores open others for a short time. It shares a listening connection with the other workers of the process. It
+    survives failures of the database; :doc:`/workers` lists its guarantees and the duties of handlers. An argument that
+    is None has its default.
 
     Args:
         queues: The queues, served in turn. They must have handlers: ``@queue.handler("parse")``.
@@ -171,7 +172,8 @@ class Worker(Front):
         checked = worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory)
         super().__init__(engine, checked)
         self._engine: Engine
-        # Reentrant, as _asked is, since a signal handler of the application may call stop() while its thread does.
+        # Reentrant, since a signal handler of the application may call stop() in a thread that is within start() or
+        # stop(). So is _asked.
         self._lock = threading.RLock()
         self._asked: WakeEvent
 

@@ -53,7 +53,7 @@
       const links = (node) => [...node.querySelectorAll("a, button, summary")];
       const focused = links(main()).indexOf(document.activeElement);
       const reference = focused >= 0 ? document.activeElement.getAttribute("href") : null;
-      // What was done stays to be read.
+      // The notice of what the operator did stays for at least 15 seconds, so that people can read it.
       const done = performance.now() < 15000 && main().querySelector(".notice.good");
       main().replaceWith(document.adoptNode(fresh));
       if (done) main().prepend(done);

@@ -93,9 +93,10 @@ class Driver(ABC):
         return False
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
-        """End a driver's connection, in any state, if its own ``close()`` might return it to a pool of the application.
+        """End a driver's connection, whatever its state; by default do nothing, since SQLAlchemy closes it afterwards.
 
-        SQLAlchemy closes the connection afterwards. *run* runs a coroutine in the event loop of the connection, if any.
+        A driver overrides this if the connection's ``close()`` might only return the connection to a pool of the
+        application. *run* runs a coroutine in the event loop of the connection, if it has one.
         """
 
     @abstractmethod
@@ -122,7 +123,7 @@ class Listener(ABC):
 
     def listen(self, application_name: str) -> None:
         """Begin to listen; *application_name*, without quotes, is shown in pg_stat_activity."""
-        # In UTF-8, since topics are compared by their characters, and the engine may have another encoding.
+        # In UTF-8, since payloads of notifications are compared as texts, and the engine may have another encoding.
         self._execute("set client_encoding to 'UTF8'")
         self._execute(f"set application_name to '{application_name}'")
         # No timeout, since the connection is mostly idle; every few seconds it is asked whether it is alive.

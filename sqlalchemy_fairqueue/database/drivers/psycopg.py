@@ -43,7 +43,7 @@ _status, _name = attrgetter("status"), attrgetter("name")
 
 
 def is_plain(driver: Any) -> bool:
-    """Return whether a connection is psycopg's own class with its own cursors, in UTF-8 and outside a pipeline."""
+    """Return whether a connection has psycopg's own class and cursors, uses UTF-8, and is outside a pipeline."""
     cursors = driver.cursor_factory
     if type(driver) not in (psycopg.Connection, psycopg.AsyncConnection):
         return False
@@ -95,7 +95,10 @@ class Given(NamedTuple):
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """Return a statement as libpq takes it; None if psycopg must convert a value. *known*: its prepared statements."""
+    """Return a statement as libpq takes it; None if psycopg must convert a value.
+
+    *known* has the names of the statements that psycopg has prepared on the connection.
+    """
     found = list(values)
     types, formats = [_UNKNOWN] * len(found), [Format.TEXT] * len(found)
     for index, value in enumerate(found):
@@ -139,7 +142,8 @@ def pipelined(
         for sql in after:
             pgconn.send_query_params(sql, None)
         pgconn.pipeline_sync()
-        # Reads while it writes, since the server may answer before it has read the last megabytes.
+        # This also reads while it writes. The server may answer before it has read the last megabytes, and would wait
+        # until we read its answers.
         yield from generators.send(pgconn)
         for _ in range(len(before) + len(statements) + len(after)):
             answers += yield from generators.fetch_many(pgconn)
@@ -362,13 +366,17 @@ class _Pipeline:
         return [cursor for cursor in self._cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:
-        """Keep the first error; a later one replaces it if it is not psycopg's, such as an interrupt of the wait."""
+        """Keep the first error. Only an error that is not psycopg's, such as an interrupt of the wait, replaces it."""
         if self.failure is None or not isinstance(error, psycopg.Error):
             self.failure = error
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Note each error that ends a wait in the ``with`` block; psycopg might forget it, or go on to wait."""
+        """Watch psycopg's waits in the ``with`` block, and note why the server ends the connection.
+
+        psycopg might forget the reason. If an interrupt ends a wait, cancel the statements and end the connection,
+        since psycopg might otherwise go on to wait.
+        """
         driver = self.driver
         wait = driver.wait
 
@@ -404,7 +412,10 @@ class _Pipeline:
             self.fail(refusal)
 
     def _hear(self, diagnostic: Any) -> None:
-        """Note why the server ends the connection. The server says so in a notice if no statement was sent yet."""
+        """Note why the server ends the connection.
+
+        If no statement was sent yet, the server gives the reason in a notice.
+        """
         if diagnostic.severity_nonlocalized == "FATAL":
             self.fail(psycopg.errors.lookup(diagnostic.sqlstate)(diagnostic.message_primary))
 

@@ -1,4 +1,4 @@
-"""Reads changes as a stream: each enqueue and each end of a message is in exactly one micro-batch, in commit order.
+"""Reads changes of messages as a stream: each change is in exactly one micro-batch, in commit order.
 
 The server decodes changes from its WAL for a replication slot. A micro-batch has all transactions whose commits end
 between two positions, so that it can be read again after a failure. Only ``commit`` moves the slot; Spark calls
@@ -90,7 +90,7 @@ _CHANGES = 100_000
 # After this much WAL without a change of a message, an empty micro-batch moves the offset on, so that the server can
 # remove the WAL.
 _PASSED_BYTES = 16 << 20
-# After looking for changes in vain, the reader rests for this multiple of the time that it took, since each look
+# After a look that finds no changes, the reader rests for this multiple of the time that the look took, since each look
 # decodes the WAL of all databases.
 _REST = 4
 
@@ -106,7 +106,8 @@ class ChangePartition(InputPartition):
 class ChangeReader(Follower):
     """Reads the table ``changes`` as a stream from a replication slot.
 
-    There is a row for each enqueue and each end of a message, in commit order.
+    A transaction gives one row for each message that it enqueued, moved, redrove or ended, and none for a message that
+    it both added and ended. The rows are in commit order.
     """
 
     follows = "changes"
@@ -205,7 +206,13 @@ class ChangeReader(Follower):
         return self._offset(connection, passed).as_dict() if passed - first.lsn >= _PASSED_BYTES else start
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
-        """Return the replication slot's state. Raise OriginChanged or DataLoss if it lacks changes after *start*."""
+        """Return the state of the replication slot, after a check that it has all changes after *start*.
+
+        Raises:
+            OriginChanged: *start* is of another history, or ahead of the WAL.
+            DataLoss: The slot lacks changes after *start*. If it was moved past them, failOnDataLoss=false makes this a
+                warning.
+        """
         found = horizon(connection, installation.quoted)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)

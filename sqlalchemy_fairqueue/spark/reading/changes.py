@@ -131,7 +131,8 @@ _NUMBERS = ("channel_id", "enqueued_at", "priority", "cost")
 _TEXTS = ("queue", "channel", "kind", "key", "outcome")
 # In these tables a cost of null means 1.
 _ALWAYS_COST = ("fq_message", "fq_dead_letter")
-# After any other outcome the message remained; if it is gone, something else ended it in the same transaction.
+# The outcomes that tell how a message ended. If it was buried, its row in fq_dead_letter tells so. After any other
+# outcome the message remained; if it is gone, something else ended it in the same transaction.
 _ENDS = ("completed", "cancelled")
 
 
@@ -154,7 +155,7 @@ def rows(messages: Iterable[bytes], after: int, upto: int) -> Iterator[Row]:
 
 class _Transaction:
     def __init__(self) -> None:
-        # Whether each message existed before, in the order in which the transaction first touched them.
+        # For each message, whether it existed before the transaction. Messages that were touched first come first.
         self._was_there: dict[int, bool] = {}
         self._messages: dict[int, Change] = {}
         self._ends: dict[str, dict[int, Change]] = {"fq_history": {}, "fq_dead_letter": {}}

@@ -1,6 +1,6 @@
 """Measures the lag of a reader of the history, names the transaction that delays it, and exports the lag of streams.
 
-The listener opens no connection, since the stream reports its lag in its progress (PySpark 4.2 or later).
+:class:`LagListener` opens no connection, since a stream reports its lag in its progress (PySpark 4.2 or later).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> His
     """Return the lag of an offset, from a checkpoint or a query's ``lastProgress["sources"][0]["endOffset"]``.
 
     Args:
-        offset: As Spark gives it: JSON text or its fields.
+        offset: JSON text or a mapping, as Spark gives it, or an Offset.
         **options: Options of the data source: ``dsn=...`` or ``dsnEnv=...``, ``schema=...``.
 
     Raises:
@@ -110,7 +110,7 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLag:
-    """The lag of a stream of the history when a micro-batch was planned, which Spark reports after the batch.
+    """The lag that a stream of the history had when a micro-batch was planned. Spark reports it after the micro-batch.
 
     *read* is how many rows the batch read; *query* is the query's name, or its id. *rows* and the other fields are as
     in :class:`HistoryLag`, but with 0 instead of None.
@@ -132,9 +132,10 @@ def log_lag(lag: StreamLag) -> None:
 
 
 class LagListener(StreamingQueryListener):
-    """Calls a function after each micro-batch, with the lag of each stream of the history when the batch began.
+    """Calls *export* after each micro-batch, with the lag that the stream of the history had when the batch began.
 
-    *export* is called in a thread of the driver; by default it logs the lag. Its errors are logged, too.
+    If a query reads several histories, there is a call for each. *export* is called in a thread of the driver; by
+    default it logs the lag. Errors of *export* are logged, too.
     """
 
     def __init__(self, export: Callable[[StreamLag], None] | None = None) -> None:

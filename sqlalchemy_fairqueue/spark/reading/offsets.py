@@ -114,9 +114,10 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
 
 
 class OriginChanged(PipelineError):
-    """An offset's history (*offset_origin*) is not the database's (*found_origin*), or has not come to the offset yet.
+    """An offset is of another history than the one in the database, or ahead of the history in the database.
 
-    The latter is so after the database was put back to an earlier state.
+    An offset is ahead after the database was put back to an earlier state. *offset_origin* is the history of the
+    offset, *found_origin* the history in the database.
     """
 
     def __init__(
@@ -138,7 +139,10 @@ class Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Raise OriginChanged for an offset ahead of the history and, unless the user accepted it, for another history."""
+    """Raise OriginChanged if the offset is of another history than *found*, or is ahead of *found*.
+
+    Another history is no error if *accepted* names the origin of *found*.
+    """
     refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(
@@ -150,7 +154,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged if the connection has another origin than the offset, unless *accepted* names it."""
+    """Raise OriginChanged if the offset has another origin than *found*, unless *accepted* names *found*."""
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

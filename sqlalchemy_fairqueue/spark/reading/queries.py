@@ -1,7 +1,8 @@
 """Opens connections for the readers, and makes their queries.
 
-A filter is pushed down only if the server and Spark evaluate it equally: equality of texts that are never null, and
-comparisons of the end of an attempt. Spark evaluates all other filters.
+A filter is pushed down only if the server and Spark evaluate it equally. That is so if it compares a text column with
+texts (``=``, ``in``), or a column of instants with an instant (``<``, ``<=``, ``>``, ``>=``). Spark evaluates all other
+filters.
 """
 
 from __future__ import annotations
@@ -174,9 +175,10 @@ _MAX_TASKS = 16
 
 
 def split(condition: Condition, key: str, low: int, high: int, count: int) -> list[Condition]:
-    """Split a condition into at most *count* ranges of keys of equal width, from about *low* to *high*.
+    """Split a condition into at most *count* parts, each for a range of keys.
 
-    The key is an expression; ``h.recorded_xid`` is compared as xid8, others as numbers.
+    The ranges divide *low* to *high* about equally. The first range also has all keys below *low*, and the last one all
+    keys above *high*. The key is an expression; ``h.recorded_xid`` is compared as xid8, others as numbers.
     """
     width = max(high - low + 1, 1)
     count = max(1, min(count, width))
@@ -203,7 +205,10 @@ def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Pos
 
 
 def position_after(connection: psycopg.Connection, schema: str, after: Position, rows: int, xmin: int) -> Position:
-    """Return the position *rows* rows after another, at most the last one below transaction *xmin*."""
+    """Return the position of the row that is *rows* rows after the position *after*.
+
+    If transactions below *xmin* recorded fewer rows after it, return the position of their last row.
+    """
     values = {"xid": str(after.xid), "id": after.id, "skip": rows - 1, "xmin": str(xmin)}
     found = query(connection, "position_after", values, schema=schema)
     return Position(*found[0]) if found else max(after, last_position(connection, schema, xmin))
@@ -228,9 +233,10 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Raise DataLoss, or warn, as the options say, if attempts that the options select after an offset were pruned.
+    """Raise DataLoss if attempts after an offset were pruned from the history; only warn if the options say so.
 
-    Call it after the rows were read, in a READ COMMITTED transaction or none, so that its snapshot is a new one, which
+    Attempts outside of the options since and until do not count, but attempts of other queues do. To check rows that
+    were read, call this after the read, in a READ COMMITTED transaction or none. Then its snapshot is a new one, which
     shows everything that was pruned before.
     """
     position, (since, until) = after.position, options.finished

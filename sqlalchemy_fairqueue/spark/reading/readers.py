@@ -5,7 +5,7 @@ recording transaction is in the driver's snapshot. Other tables change meanwhile
 instant, with several each task has its own instant.
 
 As a stream: each attempt is in exactly one micro-batch, even if transactions commit out of order. A micro-batch ends
-below the oldest open transaction in the cluster; such a transaction delays the stream, but no row is lost. Two
+below the oldest open transaction in the cluster, so a long transaction delays the stream, but no row is lost. Two
 positions determine a micro-batch, so it can be read again after a failure.
 """
 
@@ -88,8 +88,8 @@ def _rows_of(
             check_origin(after, horizon(connection, schema), options.accepted_origin)
         with connection.transaction():
             if partition.is_batch:
-                # By statistics older than the batch the planner might choose a scan of the whole table; the cost of an
-                # index scan is proportional to the rows of the batch.
+                # The statistics may be older than the micro-batch, so that the planner might scan the whole table. An
+                # index scan reads only the rows of the micro-batch.
                 connection.execute("set local enable_seqscan = off")
             yield from rows(connection, schema, table_named(options.table), columns, partition.condition)
             if after is not None:
@@ -117,7 +117,7 @@ class BatchReader(Shipped, DataSourceReader):
         return table_named(self._options.table)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the partitions of the tasks, planned on one snapshot."""
+        """Return the partitions of the tasks. Those of the history share one snapshot, which is taken here."""
         with (
             reading_connection(self._options, "plan") as (connection, schema),
             translated_errors(f"plan to read {self._table.name}"),
@@ -131,7 +131,8 @@ class BatchReader(Shipped, DataSourceReader):
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
             start, end = self._offsets(now, pruned)
-            # For whole days the indexes give the first and the last row at once.
+            # ``days`` is widened to whole days, the partitions of the history. There every row meets the condition, so
+            # that an index gives the first and the last row without a search.
             condition, days = self._condition, finished_condition(self._options, _DAY)
             if self._options.is_incremental:
                 upto = end.position if end else last_position(connection, schema, now.xmin)
@@ -200,7 +201,7 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
         raise NotImplementedError
 
     def _query(self, ask: Callable[[psycopg.Connection], T]) -> T:
-        """Query on the driver's connection, which is kept, since Spark may ask often. A broken one is replaced."""
+        """Query on a connection that is kept between calls, since Spark may ask often. A broken one is replaced."""
         with translated_errors(f"follow the {self.follows}"):
             if self._connection is not None and not self._connection.closed:
                 try:

@@ -2,7 +2,7 @@
 
 Reads peek: they do not move the slot, and can be repeated. Only :func:`advance` moves it. Positions (LSN) are whole
 numbers here. A read may end only at the end of a WAL record: at the end of a commit, or where the server inserts next.
-If a position cut a commit record, the server would never send the transaction again.
+If the slot were moved into the middle of a commit record, the server would never send that transaction again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MOST_CHANGES = 2**31 - 1
 _BUSY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-# Messages of pgoutput to decode for each change: twice the three of a transaction with one change, since the slot may
-# still have the previous micro-batch.
+# How many messages of pgoutput to decode for each change. A transaction with one change has three: begin, change and
+# commit. The number is twice that, since the slot may still have the previous micro-batch.
 _MESSAGES_OF_CHANGES = 6
 _COLUMNS = {
     "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, key, priority, cost, group_id",
@@ -145,9 +145,10 @@ def check_publications(connection: psycopg.Connection, slot: str, schema: str) -
 
 
 def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | None, upto: int | None) -> int | None:
-    """Return where a read of up to *most* changes, but at least one transaction, ends; None if nothing is left.
+    """Return the end of a read that begins at *start*, or None if nothing is left to read.
 
-    Transactions that end after *upto* are left out. Call it outside of a transaction.
+    The read has up to *most* changes, but at least one whole transaction. Transactions that end after *upto* are left
+    out. Call this outside of a transaction.
     """
     changes = None if most is None else _MESSAGES_OF_CHANGES * most
     while True:
@@ -270,7 +271,10 @@ def _publications(slot: str) -> tuple[str, str]:
 
 
 def _statements(slot: str, schema: str, made: Collection[str] = ()) -> str:
-    """Return the statements for a slot and missing publications; a promoted standby has publications already."""
+    """Return the statements that make a slot, and those of its publications that *made* does not name.
+
+    A promoted standby may have the publications already.
+    """
     *publications, last = changes_setup(slot, schema)
     missing = [one for name, one in zip(_publications(slot), publications, strict=True) if name not in made]
     return "; ".join([*missing, last])

@@ -66,7 +66,7 @@ class Table:
     """A table as Spark sees it, and how the server reads it. The table of changes, read from the WAL, has only columns.
 
     Attributes:
-        source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is its rest.
+        source: The table in the from clause, where ``{schema}`` is the quoted schema; *joins* is the rest of it.
         key: The expression by whose value rows are split among tasks.
         queue: The expression of the queue's name; *channel* is that of the channel's name.
     """

@@ -1,5 +1,5 @@
--- Which history the connection reads, and the snapshot of this statement. The last checkpoint of a server that was just
--- promoted still has the previous timeline: the log itself tells it.
+-- Which history the connection reads, and the snapshot of this statement. On a server that was just promoted, the last
+-- checkpoint still has the previous timeline. So on a primary, the name of its WAL file gives the timeline.
 select s.system_identifier::text,
   case when pg_is_in_recovery() then c.timeline_id
     else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint end,

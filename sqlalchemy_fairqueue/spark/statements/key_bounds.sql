@@ -1,2 +1,3 @@
--- About the least and the greatest key: they decide only how evenly rows are split among tasks.
+-- The least and the greatest key. Rows may come and go before they are read: the keys decide only how evenly the rows
+-- are split among tasks.
 select min({key}), max({key}) from {source}

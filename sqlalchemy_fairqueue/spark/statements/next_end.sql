@@ -1,5 +1,6 @@
--- Where a read of at most so many changes ends: the end of a transaction, the first one if that has more. Also how many
--- changes were found after the start, up to the last end, and how many messages were decoded.
+-- The end of a read of at most so many changes. It is the end of a transaction: of the first one, if it alone has more
+-- changes. Also how many changes were found after the start, up to the last end of a transaction, and how many messages
+-- were decoded.
 -- 73 is I (insert), 68 D (delete), 67 C (commit). The changes of a transaction come together, before its commit.
 with decoded as materialized (
   select p.lsn, get_byte(p.data, 0) as kind, p.ord

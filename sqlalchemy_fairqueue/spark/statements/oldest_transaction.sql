@@ -1,4 +1,5 @@
--- The oldest transaction that has written and is open or prepared, in any database of the cluster.
+-- The oldest open transaction that has written, in any database of the cluster. A prepared transaction is not found: it
+-- has no session.
 select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::float8, coalesce(a.application_name, '')
 from pg_stat_activity a
 where a.backend_xid is not null

@@ -1,4 +1,5 @@
--- The number of rows of the history after a position, by transactions before one, up to a greatest number.
+-- The number of rows of the history after a position that transactions before xmin recorded. Counting
+-- ends at the parameter most.
 select count(*)
 from (
   select

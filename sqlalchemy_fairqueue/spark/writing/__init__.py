@@ -1,7 +1,7 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
-``columns`` converts Arrow batches to rows of the table and finds bad ones, ``stage`` handles the table,
-``rejected_rows`` the bad rows, and ``load`` combines them and merges.
+``columns`` converts Arrow batches to rows of the staging table, and finds bad rows. ``rejected_rows`` stores the bad
+rows. ``stage`` makes, fills and drops the staging table. ``load`` runs a whole load with these three.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Converts columns of a frame to columns of the staging table: the driver checks their types, tasks their values.
+"""Converts columns of a frame to columns of the staging table. The driver checks the types, and tasks check the values.
 
-Payloads and headers are encoded as JSON, byte for byte as ``JsonCodec`` does, a column at a time, since a call for each
-value would be slow. Only lists, maps, fractions and texts with characters to escape are encoded value by value. This
-module must not open connections.
+Headers, and payloads that are not binary, are encoded as JSON, byte for byte as ``JsonCodec`` does. A whole column is
+encoded at a time, since a call for each value would be slow. Only lists, maps, fractions and texts with characters to
+escape are encoded value by value. This module must not open connections.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Problems = dict[int, str]
 """The first problem of each bad row, by its index in the batch."""
 
 _CODEC = JsonCodec()
-# Characters that json.dumps escapes without ensure_ascii. There are no lone surrogates: Arrow's text is UTF-8.
+# Characters that json.dumps(ensure_ascii=False) escapes. There are no lone surrogates: Arrow's text is UTF-8.
 _ESCAPED = r'["\\\x00-\x1f]'
 
 
@@ -73,7 +73,7 @@ def _structs(values: pa.StructArray, problems: Problems, path: str) -> pa.Array:
     for index, field in enumerate(values.type):
         before = "{" if index == 0 else ","
         parts.append(pa.scalar(f"{before}{json.dumps(field.name, ensure_ascii=False)}:"))
-        # Not flatten(), which would first make the values of null structs null: the caller replaces those rows anyway.
+        # flatten() would first set the fields of null structs to null, in vain: the caller replaces their texts anyway.
         parts.append(json_texts(values.field(index), problems, f"{path}.{field.name}"))
     return pc.binary_join_element_wise(*parts, pa.scalar("}"), pa.scalar(""))
 
@@ -146,7 +146,7 @@ _NESTED = (types.StructType, types.MapType)
 
 
 class Kind(NamedTuple):
-    """The Spark types that a column accepts, in *words* too, and the column's Arrow type in frames of text files."""
+    """The Spark types that a column accepts, *words* for them in errors, and its Arrow type in frames of text files."""
 
     accepted: tuple[type[types.DataType], ...]
     words: str
@@ -324,7 +324,10 @@ def _is_text(values: pa.Array) -> bool:
 
 
 def _without_broken_texts(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Problems]:
-    """Return the batch with nulls for rows whose text is not UTF-8 (``cast(... as string)``), and their problems."""
+    """Return the batch with nulls in place of each row whose text is not UTF-8, and the problems of these rows.
+
+    ``cast(... as string)`` makes such text of a binary value.
+    """
     if _is_whole(batch):
         return batch, {}
     problems: Problems = {}
@@ -379,7 +382,7 @@ def _check_times(values: pa.Array, problems: Problems) -> None:
 
 def _check_one_time(given: dict[str, pa.Array], problems: Problems) -> None:
     times = [values.is_valid() for name, values in given.items() if name in {"at", "delay"}]
-    if len(times) < 2:  # noqa: PLR2004 - one of them cannot contradict another
+    if len(times) < 2:  # noqa: PLR2004 - one column alone contradicts nothing
         return
     for index in _wrong(pc.and_(*times)):
         problems.setdefault(index, "at and delay are both given; leave one of them null")

@@ -86,7 +86,8 @@ class Staged(WriterCommitMessage):
     Attributes:
         attempt: Spark's id of the task attempt, which marks its rows.
         source: The id of the streaming query, which stays the same as long as its checkpoint.
-        stage: The staging table. The writer that commits a micro-batch is another one, and takes the table from here.
+        stage: The staging table. Spark commits a micro-batch by another writer object than the tasks have, and that
+            object takes the table from here.
         examples: Descriptions of bad rows that fail the load.
         superseded: Whether the task staged nothing, because another run has merged the job.
     """
@@ -111,8 +112,8 @@ class Load:
 
     Attributes:
         stage: The staging table; None if the job was committed before, with the result *before*.
-        left: Tables that other runs of the job had at the start; useless once the job is merged, even if such a run
-            still lives.
+        left: The staging tables that other runs of the job had when this run began. Once the job is merged, they are
+            useless, even if such a run still lives.
     """
 
     options: WriteOptions
@@ -181,9 +182,10 @@ class Load:
     def _merge_once(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
         """Enqueue the staged rows once, in one transaction, after transactions that create their channels.
 
-        Try again for two minutes after a lost connection or a lock timeout. After a lost connection it is unknown
-        whether the commit succeeded; the next try finds out, since a merge records its job. If an error is raised,
-        nothing was enqueued, unless its message says that the connection was lost.
+        Try again for two minutes after an error that may pass, such as a lost connection, a lock timeout or a deadlock.
+        After a lost connection it is unknown whether the commit succeeded; the next try finds out, since a merge
+        records its job. If an error is raised, nothing was enqueued, unless the error says that the connection was
+        lost.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()
@@ -251,13 +253,13 @@ class Load:
                 RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def _merged_before(self) -> LoadResult | None:
-        """Return the result of another run that has merged the job; None if there is none, or this is a stream's."""
+        """Return the result of another run that has merged the job; None if there is none, or the job is a stream's."""
         with contextlib.closing(connect(self.options, "load", autocommit=True)) as connection:
             return committed(connection, self.installation, self.options.queue, self.job_id)
 
     @property
     def existing_stage(self) -> Stage:
-        assert self.stage is not None  # noqa: S101 - asked only where it is
+        assert self.stage is not None  # noqa: S101 - merge() has checked it
         return self.stage
 
     @property

@@ -1,6 +1,7 @@
 """Writes rejected rows to ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
-The folder's name is made of the load's key in fq_load, so that a repeated load replaces its own files and no others.
+The folder is named after the load and, in a stream, its batch, so that a repeated load replaces its own files and no
+others.
 Tasks write to a folder of their run that readers ignore. Before the driver merges, it moves the files of successful
 task attempts to the load's folder, so that the rejected rows of a merged load are always there.
 """
@@ -28,8 +29,8 @@ PROBLEM = "problem"
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _CREDENTIALS = re.compile(r"//[^/]*@")
-# Characters that Spark and Hive escape in a folder's name. They read %XX as a character, not as a byte of UTF-8, so
-# that characters beyond ASCII stay unchanged.
+# In a folder's name only ASCII characters are escaped, and others stay unchanged: Spark and Hive read %XX as a
+# character, not as a byte of UTF-8.
 _SPECIAL = re.compile(r"[\x00-\x7f]")
 
 

@@ -52,7 +52,7 @@ class Stage:
 
 
 def make_stage(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> Stage:
-    """Create the table of one run, and drop tables of dead runs that are older than the option staging_ttl."""
+    """Create the table of one run, and drop tables that are older than the option staging_ttl and not in use."""
     ttl = microseconds(options.staging_ttl)
     with translated_errors("make a staging table"):
         [stage] = _stages(
