@@ -96,7 +96,7 @@ def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatc
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return whether to log a record of Alembic: not if it takes one of our sequences for a SERIAL by mistake."""
+    """Return whether to log a record of Alembic: not if Alembic mistakes one of our sequences for that of a SERIAL."""
     found = record.args
     is_ours = isinstance(found, tuple) and len(found) > 1 and str(found[1]) in tables(latest_version())
     return not (is_ours and record.msg.startswith("Detected sequence named"))
@@ -270,7 +270,7 @@ def _is_repaired(difference: Difference) -> bool:
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return schema and name as Alembic gives them, which may find a table both with and without its schema."""
+    """Return schema and name as Alembic gives them. Alembic may find one table twice: with and without its schema."""
     return operation.schema, str(operation.table_name)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
 Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
-"""The schema as it was declared, and its grants, by the schema's name in the database."""
+"""For each schema, by its name in the database: its name as it was declared (or None), and its declared grants."""
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:

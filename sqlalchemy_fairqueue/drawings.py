@@ -31,7 +31,10 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis. *moment* makes the label of an instant; its second argument is *begin*, or None for the first."""
+    """The time axis. *moment* makes the label of an instant.
+
+    The second argument of *moment* is *begin*, or None for the label of *begin* itself.
+    """
 
     begin: datetime
     end: datetime

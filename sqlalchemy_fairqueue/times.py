@@ -58,7 +58,7 @@ def duration(value: int) -> timedelta:
 
 
 def parsed_duration(text: str, *, seconds: bool = False) -> timedelta:
-    """Parse a duration: ``30s``, ``250ms``, ``1h30m``, ``7d``; with *seconds* also a number alone.
+    """Parse a duration: ``30s``, ``250ms``, ``1h30m``, ``7d``. With *seconds*, a number alone counts as seconds.
 
     Other text, or a duration that is too long, raises ValueError.
     """

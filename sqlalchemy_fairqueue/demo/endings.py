@@ -1,6 +1,7 @@
-"""Ends the demo early, by an error or by a signal of the system, such as Ctrl-C, with the clean-up first.
+"""Ends the demo early after an error or a signal of the system, such as Ctrl-C. The demo cleans up before it ends.
 
-Python drops an exception of a signal handler that interrupts a finalizer, so the handler also keeps the signal.
+The signal handler raises an exception. If the signal interrupts a finalizer, Python drops this exception. So the
+handler also notes the signal, and `end_if_asked` raises the exception again.
 """
 
 from __future__ import annotations

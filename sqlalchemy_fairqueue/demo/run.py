@@ -33,10 +33,14 @@ BOB = "Bob"
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
 _ACCIDENT = 0.14
-"""A worker is killed when this share of Bob's files is parsed: early, so that its lease ends while the others work."""
+"""A worker is killed when as many files are parsed as this share of Bob's files.
+
+This is early, so that the lease of the killed worker ends while the others still work.
+"""
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
-_PAUSE, _PAUSE_PER_FILE = 0.02, 100e-6  # seconds; to look at a file takes a tenth of its part
+# Seconds between two looks at the files. To look at one file takes about a tenth of what it adds to the pause.
+_PAUSE, _PAUSE_PER_FILE = 0.02, 100e-6
 _PATIENCE = 60.0
 
 
@@ -52,7 +56,8 @@ class Visit:
 def make_visits(seed: int, limit: int | None) -> list[Visit]:
     """Return the visits: Bob's, with at most *limit* files of the standard library, and ten others of up to five files.
 
-    The others come one by one while 5 to 60 percent of Bob's files are parsed, long before his backlog is gone.
+    The others come one by one, when as many files are parsed as about 5 to 60 percent of Bob's. So they come long
+    before his backlog is gone.
     """
     random = Random(seed)  # noqa: S311 - a repeatable scenario, no secret
     found = (path for path in LIBRARY.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(LIBRARY).parts))
@@ -108,7 +113,7 @@ class Run:
 
     @property
     def orphans(self) -> list[File]:
-        """The files that the worker had leased when it was killed, without those whose results were just committed."""
+        """The files that the worker had leased when it was killed, except those that its last commits completed."""
         if (accident := self.accident) is None:
             return []
         held = [file for file in self.files if file.key in accident.keys]
@@ -138,7 +143,8 @@ def app_database(server: URL) -> Iterator[Engine]:
 def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:
     """Let the customers visit a service, and yield the state of the run repeatedly, until all files are parsed.
 
-    One worker is killed during its work, unless none has a file at that time.
+    One worker that has leased files is killed. If no worker has any at that time, or if the last commits of the killed
+    worker completed all of its files, the demo tries again.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
@@ -155,7 +161,9 @@ def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) ->
         if run.accident is None and run.done >= max(1, _ACCIDENT * len(visits[0].files)):
             accident = _kill_one(service, engine, workers)
             run = replace(run, files=files_of(engine), accident=accident)
-        if run.accident and not run.orphans:  # its last commits were on their way when it died: another one follows
+        # The last commits of the killed worker completed all of its files. Then nobody takes over a file, so another
+        # worker is killed.
+        if run.accident and not run.orphans:
             run = replace(run, accident=None)
         yield run
         if run.done != before:

@@ -114,7 +114,10 @@ def seconds(duration: float) -> str:
 
 
 def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
-    """Draw who was served when: for each customer, the time while files wait as a bar, each parsed file as a line."""
+    """Draw who was served when: each customer has a row, with a line for each parsed file.
+
+    Behind the lines of a small customer a bar shows the time in which its files wait.
+    """
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
         os.environ.setdefault("MPLCONFIGDIR", folder)

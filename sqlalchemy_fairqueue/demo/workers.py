@@ -42,7 +42,8 @@ class Workers:
         self._started += 1
         name = f"worker {self._started}"
         self.members[name] = _SPAWNING.Process(target=_work, args=(self._service, self._url, name, self._theirs))
-        resource_tracker.ensure_running()  # its start would unblock signals
+        # Start the tracker before the signals are blocked, since its start unblocks them.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self.members[name].start()

@@ -123,9 +123,9 @@ def recent_pasts(
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield findings about a queue, the gravest first; ``values["state"]`` of each names the state in a few words.
 
-    A queue is behind if its oldest message that workers could take waited longer than *max_age* throughout the last
-    minute, so that a queue whose wait is about *max_age* does not change its state with each dequeue. *past* has the
-    queue's latest points, the oldest first; empty if they are not known.
+    A queue is behind if, at each point of the last minute, workers could take messages and the oldest ready message had
+    waited longer than *max_age*. One point does not suffice, since the state of a queue whose wait is about *max_age*
+    would change with each dequeue. *past* has the queue's latest points, the oldest first; empty if they are not known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -216,7 +216,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew; None unless it grew in both halves of *past*, in all by a fifth and ten messages."""
+    """Say how a backlog grew; None unless it grew in both halves of *past*, in all by a fifth and by ten messages."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
@@ -296,7 +296,7 @@ def _dispatcher(row: Row[Any], role: str) -> Finding:
 
 
 def _held_since(row: Row[Any], role: str) -> str:
-    """Say for how long the transaction that holds a lock is open, idle or prepared: the lock has no age."""
+    """Say for how long the transaction that holds a lock is open, idle or prepared. No view shows the lock's age."""
     if row.since is None:
         return f"for how long role {role!r} may not see" if row.hidden else "for how long is not known"
     if row.pid is None:

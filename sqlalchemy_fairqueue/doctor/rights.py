@@ -114,9 +114,10 @@ _HARMLESS = {("schema", "usage")}
 
 @check(functions=("fq_grants",))
 def check_grants(context: CheckContext) -> Iterator[Finding]:
-    """Find rights of roles, except the owner, that no grant gives, and grants that do not give what they say.
+    """Find rights that no grant gives, of roles other than the owner, and grants that do not give what they say.
 
-    If the role may not read the grants, nothing is found. ``--allow 'grant app_web'`` leaves out role ``app_web``.
+    If the connected role may not read the grants, nothing is found. ``--allow 'grant app_web'`` leaves out role
+    ``app_web``.
     """
     if context.version not in versions() or not may_read_grants(context.connection, context.schema):
         return
@@ -163,7 +164,8 @@ def _rights_findings(schema: str, rights: RoleRights, held: list[Privilege]) -> 
         kept = [right for right in one.privileges if (one.kind, right) not in _HARMLESS]
         if not kept:
             continue
-        # A role that may create in the schema adds functions beside ours; a role that writes to tables evades checks.
+        # A right to read is only a warning. But a role that may create in the schema can add functions beside ours, and
+        # a role that may write to tables can evade the checks of the functions.
         reads = set(kept) == {"select"}
         name = quoted(schema) if one.kind == "schema" else f"{quoted(schema)}.{quoted(one.name)}"
         what = f"{', '.join(kept)} on {one.kind} {one.name}"

@@ -59,7 +59,7 @@ def check_drift(context: CheckContext) -> Iterator[Finding]:
         yield Finding("drift", Level.WARNING, f"{unseen!r} is allowed and does not differ", "leave it out of --allow")
 
 
-# These ids are checked only if the role may read them, since a role that works with the queue need not.
+# The ids of these tables are checked only if the role may read the tables: its work with the queue needs no such right.
 _READABLE_QUERIES = {
     "fq_history": "history_ids_in_use",
     "fq_pruned_history": "pruned_ids_in_use",
@@ -152,7 +152,8 @@ def _impostors(context: CheckContext) -> Iterator[Finding]:
 
 
 def _transactions(context: CheckContext) -> Iterator[Finding]:
-    # Readers continue by transaction id, so they miss rows with foreign ids. Another check finds missing privileges.
+    # Readers of the history go on after the last transaction id, so they miss rows with ids of another server. A role
+    # that may not read the history gets no finding here: another check finds missing privileges.
     if not context.execute("history_readable", schema=context.schema).scalar():
         return
     foreign = context.execute("history_foreign", most=_MAX_COUNTED).scalar()

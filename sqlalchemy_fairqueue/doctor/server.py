@@ -129,7 +129,7 @@ _OF_MARK = {
 
 
 def recognise(version: str, marks: Sequence[str]) -> Platform | None:
-    """Return the platform by the text of ``version()`` or its own objects in *marks*; None for PostgreSQL itself."""
+    """Return the platform by the text of ``version()`` or by a product in *marks*; None for PostgreSQL itself."""
     for part, platform in _OF_VERSION.items():
         if part in version:
             return platform
@@ -229,7 +229,7 @@ def check_connections(context: CheckContext) -> Iterator[Finding]:
 
 _LARGEST = 3
 _LARGE = 100 * 2**20
-"""The least bytes of a table or index that is named."""
+"""A table or an index of this many bytes is named, and so is a table that grew by as many."""
 
 
 @check()
@@ -249,7 +249,7 @@ _MUCH = 2**30
 
 @check(functions=("fq_growth",))
 def check_growth(context: CheckContext) -> Iterator[Finding]:
-    """Find the tables that grew within the last day, by the sizes that workers note each hour."""
+    """Find tables that grew by 100 MB or more within the last day, by the sizes that workers note each hour."""
     rows = [row for row in context.execute("growth") if row.grown >= _LARGE]
     for row in rows:
         period = format_duration(duration(row.period))

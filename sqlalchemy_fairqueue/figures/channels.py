@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 
 PAGE = 100_000
-"""The channels that one statement returns; for more the statement is repeated."""
+"""The most channels that one statement returns; for further ones the statement is repeated."""
 
 
 def messages_of(stats: ChannelStats) -> int:
@@ -35,12 +35,13 @@ class Sample:
     """The channels at an instant, by the database's clock.
 
     Attributes:
-        since: The time since the previous sample; None: it is the first, and *changes* and *rates* are empty.
+        since: The time since the previous sample. None: there is none, or the clock was set back; then *changes* and
+            *rates* are empty.
         channels: The channels that have messages, had some in the previous sample, or completed some since, with the
             reasons of their waits.
         changes: By how many messages a channel grows a second, by queue and channel.
         rates: Completions a second, by queue and channel, of queues that record their history.
-        snapshot: The snapshot as PostgreSQL writes it.
+        snapshot: The snapshot as PostgreSQL writes it; the next sample counts the completions since then.
     """
 
     at: datetime
@@ -97,7 +98,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
 
 
 def _may_be_busy(stats: QueueStats) -> bool:
-    """Return whether a queue may have channels with messages; if there are thousands, most queues have none."""
+    """Return whether a queue may have channels with messages; of thousands of queues, most have none."""
     return bool(stats.undelivered or stats.leased or stats.signals)
 
 

@@ -34,7 +34,7 @@ class Gauge:
     unit: str = ""
 
     def values(self, queue: QueueFigures) -> list[tuple[str | float | None, float]]:
-        """Return the values of the gauge, each after its value of the label, or after None if there is no label."""
+        """Return the gauge's values as pairs: the value of the label, or None without a label, and the figure."""
         found = self.get(queue)
         if found is None:
             return []

@@ -34,7 +34,8 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
         return None
     busy = queue.channels(connection, busy=True, limit=_CHANNELS)
     now = read_clock(connection, queue.schema)
-    # Report that no worker is there only if nothing else holds the messages back.
+    # The waits are computed as if a consumer were there, so that they name all other reasons. NO_CONSUMER is reported
+    # only for messages that a consumer could take.
     others = any(one.consumer != worker for one in queue.admin.consumers(connection))
     channels = channel_waits(connection, queue, busy, now, replace(stats, consumers=max(stats.consumers, 1)))
     messages: Counter[tuple[Reason, str | None]] = Counter()

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     )
 
 SHOWN = 200
-"""The figures of a queue have this many waiting channels, channels with leased messages, and consumers at most."""
+"""The figures of a queue have at most this many of each: waiting channels, channels with leased messages, consumers."""
 
 
 _RIVALS = 20
-"""The most channels with leased messages that are read to say which of them a channel waits for."""
+"""How many channels with leased messages are read, at most. The waits of channels name a few of these."""
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
@@ -78,13 +78,13 @@ class QueueFigures:
 
     Attributes:
         contention: The channels that wait longest and those that hold most, with the reasons of their waits.
-        consumers: Its consumers, those with the most messages.
+        consumers: Its consumers; if there are more than ``SHOWN``, those with the most messages.
         limits: The shared limits that it draws from.
         fair_by: What its channels share equally: messages, cost or seconds.
         records_history: Whether it records its history, from which completions are counted.
-        completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or it records no
-            history.
-        change_per_second: By how many messages it grows a second. None: ``Figures.since`` is None.
+        completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or the queue records
+            no history.
+        change_per_second: By how many messages the queue grows a second. None: ``Figures.since`` is None.
         completed_by_channel: *completed* by channel; empty if *completed* is None.
     """
 
@@ -149,7 +149,7 @@ class Figures:
     """The queues at an instant, by the database's clock.
 
     Attributes:
-        since: The time since the previous figures. None: there are none, or they are too old.
+        since: The time since the previous figures. None: there are none, they are too old, or the clock was set back.
         snapshot: The database's snapshot, as text; the next figures count the completions since then.
     """
 
@@ -221,8 +221,8 @@ def channel_waits(
 ) -> Sequence[ChannelStats]:
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
-    The call reads about as much as ``queue.stats``; for a single channel only a bounded part of that, and nothing if no
-    channel waits.
+    The call reads about as much as ``queue.stats``. If *stats* is None, and only one of the channels waits, with ready
+    messages, the call reads only a bounded part of that. If no channel waits, it reads nothing.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -244,9 +244,13 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     """Return figures of a queue that are read now for *channels*; figures of other channels may be older.
 
     As for :meth:`Queue.message`, a bounded part of the queue is read: the pauses and limits of the queue and of
-    *channels*, since when each of these waits, and which channels have leased messages. The result lists all of these
-    channels. If the queue has more leased messages or ready channels than were read, the result also lists the channels
-    in *figures*, and takes a total from *figures* if that is greater. It counts no scheduled messages anew.
+    *channels*, since when each of *channels* waits, and which channels have leased messages. The result lists
+    *channels* and the ``_RIVALS`` channels with the most leased messages.
+
+    At most ``COUNTED`` leased messages are counted. If the queue has so many, the result also lists the channels in
+    *figures*, and takes counts of leased messages from *figures* where these are greater. In the same way it takes the
+    weight of the competing channels from *figures* if there are ``COMPETING`` or more of them. Scheduled messages are
+    not counted anew. If none of *channels* exists, the result is *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -277,7 +281,11 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Complete a channel of a bounded reading by the earlier counts of scheduled and of leased messages."""
+    """Correct the counts of a channel that a bounded reading found, by the earlier figures of the channel.
+
+    If the channel has a ready message, the reading counted its scheduled messages as ready ones too. Unless *is_all*,
+    the reading may also have missed leased messages.
+    """
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one
     scheduled = min(known.scheduled, one.ready + one.scheduled)
@@ -287,7 +295,7 @@ def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool
 
 
 def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Complete a channel of which a bounded reading tells only leased messages and weight, by the earlier figures."""
+    """Return the earlier figures of a channel, with the weight and the leased messages that a bounded reading found."""
     if known is None:
         return one
     return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 DUTY = 60
 """Figures are kept for at least this many times the duration of their reading, to bound the load of the database."""
 LATELY = timedelta(minutes=5)
-"""Completions between two readings are counted only if these are no further apart than this."""
+"""Completions between two readings are counted if no more time than this lies between the readings.
+
+If figures are kept for long, twice the time for which they are kept may lie between them.
+"""
 PATIENCE_SECONDS = 0.05
-"""If the last reading took longer, the next one runs in the background, while viewers get the previous figures."""
+"""If the last reading took longer, the next one in an event loop runs in the background; viewers get older figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
-        """Forget the figures, since something was changed, so that the next request reads them."""
+        """Forget the figures, as something was changed. The next request reads anew, unless a reading is under way."""
         # The result of a reading that has begun already is forgotten too, since it may lack the change.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0
@@ -152,7 +155,7 @@ class SharedFigures:
             return await self._aread()
         if self._background is None or self._background.done():
             self._background = asyncio.ensure_future(self._aread())
-            # asyncio shall not log an error of the reading, which the next reader gets.
+            # Retrieve an error of the reading, so that asyncio does not log it. If it lasts, a later reader gets one.
             self._background.add_done_callback(lambda task: task.cancelled() or task.exception())
         return latest
 

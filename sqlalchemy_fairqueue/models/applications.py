@@ -219,7 +219,8 @@ class PlanMixin(columns.fq_plan):
     """A plan of a queue: a policy with a name, and how far its last change has spread.
 
     ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
-    a change to the channels by id: ``spread_after`` is the last channel visited, or None if all have the change.
+    a change to the channels in the order of their ids. ``spread_after`` is the last channel that it visited. None: all
+    channels have the change. The greatest bigint: it visited all, and those in ``spread_again`` still lack the change.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -282,8 +283,8 @@ class ScheduleMixin(columns.fq_schedule):
     """A schedule of a channel: what it enqueues, and when.
 
     All slots up to ``done_until`` have been run, or skipped by ``catch_up``. ``next_at`` is the slot after them; the
-    worker that looked at the schedule last computed it. Workers look again at ``due_at``. ``revision`` grows with each
-    change of the schedule, so that no worker runs slots that it computed before the change.
+    worker that looked at the schedule last computed it. ``due_at`` is when workers look at the schedule again.
+    ``revision`` grows with each change of the schedule, so that no worker runs slots that it computed before.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -383,9 +384,10 @@ class SignalMixin(columns.fq_signal):
 
 @mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
-    """What a queue has drawn from a shared limit, in virtual time. Until ``contends_until`` it counts as held back.
+    """What a queue has drawn from a shared limit, in virtual time.
 
-    A row with the queue '' is about the limit itself.
+    Until ``contends_until`` the queue counts as held back by the limit. A row with the queue '' is about the limit
+    itself.
     """
 
 
@@ -473,5 +475,6 @@ class SizeMixin(columns.fq_size):
 class RoundMixin(columns.fq_round):
     """A duty of housekeeping ('fold', 'forget' or 'history'). The row's lock lets one transaction do it at a time.
 
-    ``snapshot`` was taken at the last 'fold' or the start of a 'forget'; ``waiting`` has the transactions open then.
+    ``snapshot`` was taken at the last 'fold', or at the start of a 'forget' that is under way. ``waiting`` has the
+    transactions that were open at that time; a 'forget' takes out those that have ended.
     """

@@ -39,7 +39,7 @@ _metadata_of: WeakValueDictionary[str, MetaData] = WeakValueDictionary()
 
 def _reduce(cls: Any) -> str | tuple[Any, ...]:
     if cls.__module__ != __name__:
-        # A user's class in a module that inherits from a generated one.
+        # The user's own class, which inherits from a generated one. Pickle finds it in its module by its name.
         return str(cls.__qualname__)
     metadata = cls.metadata
     token = metadata.info.setdefault(_TOKEN, uuid4().hex)
@@ -63,7 +63,8 @@ def _find_class(token: str, address: str | None, schema: str | None, name: str) 
 
 def _address_of(base: Any) -> str | None:
     """Return ``module:name`` of a Base; None if it is no global of a module."""
-    # The result of declarative_base() does not tell its own module, and the main module differs between processes.
+    # All modules are searched, since the result of declarative_base() does not tell its own module. The main module
+    # comes last, since it may be another one in another process.
     own = getattr(base, "__module__", None)
     modules = sorted(sys.modules.copy().items(), key=lambda module: (module[0] != own, module[0] == "__main__"))
     for module, content in modules:
@@ -81,7 +82,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
 
     The classes share only the MetaData with the Base. Their names do not clash with yours, so refer to a class itself:
     ``relationship(models.Message, ...)``. For classes that inherit from your Base, use the mixins. Rows can be pickled;
-    another process can unpickle them if *base* is a global of a module that this process can import.
+    another process can unpickle them if *base* is a global of a module that the other process can import.
 
     Args:
         base: A declarative Base, or another object with a ``metadata``.
@@ -137,9 +138,9 @@ def default_models() -> Models:
 def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = None) -> None:
     """Declare the grants of an installation, so that ``alembic revision --autogenerate`` writes the operations.
 
-    Declare all grants, on the MetaData that ``env.py`` compares: if any are declared, autogenerate revokes every other
-    grant in the database; if none are, it leaves grants alone. Calls for the same schema add up; a call without grants
-    declares that no role has any. Two different grants of one kind to a role raise ValueError.
+    Declare all grants, on the MetaData that ``env.py`` compares, since autogenerate revokes every other grant in the
+    schema. Without any call for a schema, it leaves the grants there alone. Calls for the same schema add up; a call
+    without grants declares that no role has any. Two different grants of one kind to a role raise ValueError.
 
     Example:
         >>> declare_grants(MetaData(), RoleGrant("web", "producer"), RoleGrant("worker", "consumer"))

@@ -231,7 +231,8 @@ def mapping(verbs: str, *, key: tuple[str, ...] = ()) -> Callable[[Mixin], Mixin
         attributes = [item for base in mixin.__mro__ for item in vars(base).items()]
         mixin.__fairqueue_related__ = {name: value for name, value in attributes if isinstance(value, Related)}
 
-        # SQLAlchemy allows functions with these names for classes that are not mapped.
+        # The functions need these names: mixins are not mapped, and on such a class SQLAlchemy warns of a declared_attr
+        # unless its function is named like this.
         def __table_args__(cls: Any) -> tuple[Any, ...]:  # noqa: N807
             return _arguments(table, cls.__fairqueue_schema__)
 

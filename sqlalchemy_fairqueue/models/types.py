@@ -79,7 +79,7 @@ def _to_microseconds(value: Any) -> Any:
     """Convert PostgreSQL times and intervals to microseconds; return anything else unchanged."""
     kind = _kind(value)
     if isinstance(kind, (DateTime, Date)):
-        # In the connection's time zone, as PostgreSQL compares a timestamp with a timestamptz.
+        # A time without a zone counts in the connection's time zone, as when PostgreSQL compares it with a timestamptz.
         return type_coerce(_epoch_microseconds(cast(value, DateTime(timezone=True))), Instant)
     if isinstance(kind, (Interval, INTERVAL)):
         return type_coerce(_epoch_microseconds(value), Duration)

@@ -124,7 +124,8 @@ class QueueAttempts:
         self.names: list[str] = [names[number] for number in name_of]
         self.counts = np.bincount(self.channel, minlength=len(ids))
         ready, started = numbers(rows, "ready_at"), numbers(rows, "started_at")
-        # If a clock was set back, an event that seems to come before the event that it follows gets that event's time.
+        # If a clock was set back, a start may be recorded before the time when the message was ready, or an end before
+        # its start. The start then gets the ready time, and the end gets the time of the start.
         started = np.maximum(started, ready)
         finished = np.maximum(started, numbers(rows, "finished_at"))
         self.ready, self.started, self.finished = ready, started, finished

@@ -49,7 +49,8 @@ def shown_window(span: int) -> int:
 def fairness_window(span: int, attempts: int, backlogged: int) -> int:
     """Return a width of windows, in microseconds, in which a backlogged channel gets several messages on average.
 
-    In microseconds, *span* goes from the queue's first event to its last, and *backlogged* is summed over channels.
+    *span* is the time from the queue's first event to its last. *backlogged* is the time for which each channel was
+    backlogged, summed over the channels. Both are in microseconds. A span has at most 100,000 windows.
     """
     return rung(max(MESSAGES_A_SHARE * backlogged / max(attempts, 1), span / _FAIRNESS_WINDOWS))
 
@@ -90,6 +91,7 @@ _VICTIMS = 20
 _CULPRITS = 3
 # Windows by cost are so wide that a backlogged channel gets several messages that cost as much as this quantile.
 _DEAR = 0.99
+# But they divide a history into about this many at least, unless the windows by messages are wider.
 _LEAST_WINDOWS = 20
 _AMOUNTS = ("share", "served", "denied", "above", "stretch", "worst")
 _WINDOW_NUMBERS = ("stretch_begin", "stretch_end", "worst_begin", "worst_end")
@@ -189,8 +191,8 @@ class Division:
     def by_costs(self, backlogged: int, width: int) -> FairShares | None:
         """Return the fair shares of cost; None if all attempts cost the same.
 
-        The windows are at least *width* wide, and so wide that a backlogged channel gets several expensive messages in
-        each.
+        The windows are so wide that a backlogged channel gets several expensive messages on average in each, but no
+        wider than about a twentieth of the history. In any case they are at least *width* wide.
         """
         attempts = self.attempts
         if attempts.cost is None:

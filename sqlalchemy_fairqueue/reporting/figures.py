@@ -127,9 +127,10 @@ class ChannelFigures:
     Attributes:
         wait: From ready to started.
         service: From started to finished.
-        slowdown: (wait + service) / service.
+        slowdown: (wait + service) / service, with a service of at least 10 ms.
         denied_wait: How much shorter the mean wait would have been with its fair share; a lower bound.
-        fair_share: Served / fair share during the channel's backlog; None: no backlog.
+        fair_share: What the channel was served while it had a backlog, as a fraction of its fair share of that time.
+            None: it had no backlog.
         backlogged: The time in which it had messages ready and not started.
         starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
         greatest_concurrency: The most messages of the channel that were leased at once.

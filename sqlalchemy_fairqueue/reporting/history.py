@@ -69,7 +69,10 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield files by day, *low* and descending *high*, each with its path and the greatest *high* of its day so far."""
+    """Yield files by day, *low* and descending *high*.
+
+    Each comes with its path, and with the greatest *high* of the files of the same day that came before it.
+    """
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -117,7 +120,7 @@ _QUEUES = "select q.name, q.fair_by, q.max_concurrency from {schema}fq_queue q w
 
 @dataclass(frozen=True, slots=True)
 class RecordedHistory:
-    """A history that was read: a row for each ended attempt, and the policies, plans and settings of that time.
+    """A history: a row for each ended attempt, and the policies, plans and settings that were read or given with it.
 
     Attributes:
         policies: By queue and channel.
@@ -238,7 +241,8 @@ def read_archive(
 
     try:
         found = dataset.dataset(_files_of(Path(path)), format="parquet", exclude_invalid_files=False)
-        # A first file from before costs existed would hide the costs of later files. A null means a cost of 1.
+        # The first file determines the columns. If it is from before costs existed, the costs of later files would be
+        # hidden, so the column is added. A null means a cost of 1.
         if "cost" not in found.schema.names:
             found = found.replace_schema(found.schema.append(pa.field("cost", pa.int64())))
         conditions = [pc.scalar(True)]
@@ -266,7 +270,7 @@ def read_archive(
 
 
 LISTINGS = 5
-"""How often a folder is listed at most, since a listing may lack files that are being joined."""
+"""The most listings of a folder. A listing is repeated if it lacks rows, because a compaction ran meanwhile."""
 
 
 def _files_of(path: Path) -> Path | list[str]:

@@ -1,9 +1,9 @@
-"""Kernel of the report: walks through the events of a queue in time, compiled by numba if it is installed.
+"""Kernel of the report: walks through the events of a queue in the order of time, compiled if numba is installed.
 
 Times are microseconds. Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by
 water-filling: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are
-in this module: numba caches compiled code until the file of the function changes, whatever happens to the functions
-that it calls.
+in this module, because numba compiles a cached function anew only if the function's own file has changed. It would not
+notice a change of a called function in another file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Channel:
         held: Leased messages.
         at: The time of its last event.
         served_then: How long the queue had been served until *at*.
-        backlogged: How long messages waited.
+        backlogged: How long it had waiting messages.
         starved: How long other channels, but not this one, were served while its messages waited.
         begun_at: The beginning of its latest starvation; -1: none yet.
         begun_served: How long the queue had been served until *begun_at*.
@@ -109,7 +109,7 @@ def _count_start(channel: Channel, at: int) -> None:
 
 
 def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
-    """Go through all events in time, and fill *channels*. Return how long messages were leased, and the most at once.
+    """Go through all events by time, and fill *channels*. Return how long messages were leased, and the most at once.
 
     At one instant, ends come first, then messages that become ready, then starts: an end makes room for a start.
     """
@@ -176,7 +176,8 @@ class Shares(NamedTuple):
         stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
         worst: Denied messages in its worst stretch, from *worst_begin* to *worst_end*.
         victims: The row of a channel in *blame*; -1: none.
-        blame: Messages that each victim (rows) was denied by what each channel received above its share (columns).
+        blame: Denied messages of each victim (rows) that are ascribed to each channel (columns), since the channel
+            received more than its share.
         windows: Windows in which messages were started.
         indexes: Jain's index of each of these windows; NaN: fewer than two channels competed.
     """
@@ -277,8 +278,9 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
 def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
     """Go through the windows of fair shares, and fill *shares*. Return in how many windows messages started.
 
-    In a window, a channel demands the messages that it had ready at the beginning, or the messages that it received if
-    these are more. *ready_size* and *started_size* have 1 or the cost of each message that became ready or started.
+    In a window, a channel demands the messages that it had ready at the beginning, but not more than its policy allows,
+    or the messages that it received if these are more. *ready_size* has the size of each message in the order in which
+    they became ready, *started_size* in the order in which they started. A size is 1, or the cost for shares of cost.
     """
     ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]
     shares = Shares(*shares)

@@ -161,8 +161,9 @@ def report(
         labels: Names of tenants on the page by channel, or the column of the history that has them: the last label of a
             channel counts. Other channels keep their names.
         tenant: The only channel that the page shows and names, on one sheet; the figures cover all channels. None: all.
-        replayed: Whether to replay the record under its own policies, which tells how far forecasts can be trusted.
-            Then limits are tried for the tenant that denied others their share or made them miss the objective.
+        replayed: Whether to replay the record under its own policies, which tells how far forecasts can be trusted, and
+            to try limits for the tenant that denied others their share or made them miss the objective. With
+            *scenarios* the record is replayed in any case.
         progress: Called before each step with its name, its number from 0, and the number of steps.
 
     Raises:

@@ -105,7 +105,7 @@ def _compared(
     ]
 
 
-# Figures that the page does not show are not defined on it.
+# The page about one tenant does not show these figures, so it does not define them.
 _LEFT_OUT = frozenset({"Throughput", "Jain's index", "Capacity"})
 
 

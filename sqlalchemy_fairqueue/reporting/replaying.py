@@ -122,11 +122,14 @@ def advice_of(
 ) -> Advice | None:
     """Return advice for a queue in which tenants were denied their share or miss the objective; None for other queues.
 
-    Try limits of concurrency for the tenant that received most of what others were denied or, if nobody was denied
-    anything, for the tenant that occupied the workers longest. The limits are a half and a quarter of the workers, and
-    one. Advise the limit that shortens the mean wait of the others most, by at least a tenth. If other channels follow
-    the tenant's plan, try the same limits for the whole plan, and advise one of them instead if it shortens the wait of
-    channels outside of the plan by another tenth. Waits are compared with those in *again*, the replay of the record.
+    The advice is a limit of concurrency for one tenant: the one that received most of what others were denied or, if
+    nobody was denied anything, the one that occupied the workers longest. A half and a quarter of the workers, and one,
+    are tried as limits. The limit that shortens the mean wait of the others most is advised, if it does so by at least
+    a tenth.
+
+    If other channels follow the tenant's plan, the same limits are tried for the whole plan. One of these is advised
+    instead if it shortens the wait of the channels outside of the plan by another tenth. Waits are compared with those
+    in *again*, the replay of the record. If that replay cannot be trusted, no limit is tried.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -145,7 +148,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels that follow the plan of *channel*, the culprit, and the *sufferers* that do not.
+    """Return the channels that follow the plan of the culprit, *channel*; and the *sufferers* that do not follow it.
 
     Return None if no other channel follows the plan, or if all sufferers follow it.
     """

@@ -36,7 +36,7 @@ def row_of(value: Any, without: tuple[str, ...] = (), prefix: str = "") -> dict[
 
 
 def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a value as a document for programs: nested values are mappings, durations seconds."""
+    """Return a value as a document for programs: nested values become mappings, and durations become seconds."""
     document: dict[str, Any] = {}
     for each in fields(value):
         one, name = getattr(value, each.name), each.name.rstrip("_")
@@ -189,7 +189,8 @@ class Report:
     Attributes:
         path: The file of the page; None: no page was written.
         objective: The target for the tenants' waits, or None.
-        advice: Limits to set; empty if nobody was denied its share, or nothing was replayed.
+        advice: A limit to set, or the reason why there is none, for each queue in which tenants were denied their share
+            or miss the objective. Empty if :func:`report` was called with ``replayed=False``.
         labels: Names of tenants on the page, by channel; others keep their names.
 
     Example:

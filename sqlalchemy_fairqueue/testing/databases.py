@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL, Engine
 
-# PostgreSQL 15 and newer copies files, which takes a sixth of the time of writing each page to the log.
+# By default, PostgreSQL 15 and newer writes each page of the copy to its log. To copy the files takes a sixth of the
+# time.
 _CLONE = 'template "{source}" strategy file_copy'
 _MEMORY = "/dev/shm"  # noqa: S108 - the server makes a folder that nobody can guess
 _SETTINGS = {"max_connections": "200", "autovacuum": "off"}

@@ -61,7 +61,7 @@ class DeliveryFactory(Factory[Delivery]):
     """
 
     class Meta:
-        """Names the class of what the factory makes."""
+        """Names the function that makes the deliveries."""
 
         model = make_delivery
 
@@ -73,7 +73,8 @@ class DeliveryFactory(Factory[Delivery]):
 class ChannelFactory(Factory[Any]):
     """Channels with a policy: ``build(...)`` makes a :class:`ChannelPolicy`.
 
-    ``create(where=, queue=, ...)`` gives it to a channel, and returns the channel's name: *name*, or a new one.
+    ``create(where=, queue=, ...)`` gives such a policy to a channel, and returns the channel's name: *name*, or a new
+    one.
 
     Example:
         >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)

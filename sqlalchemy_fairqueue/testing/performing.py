@@ -196,8 +196,8 @@ def perform(
 
     Returns:
         The Outcome that the handler returned, raised, or asked for by ``context.retry``, ``release`` or ``bury``; None:
-        completed. An exception that the handler's RetryPolicy names gives the policy's: Bury for ``bury_on``, Retry for
-        ``retry_on``.
+        completed. If the handler raised an exception that its RetryPolicy names, the Outcome that the policy asks for:
+        Bury for ``bury_on``, Retry for ``retry_on``.
 
     Raises:
         InvalidArgument: There is no such handler; it takes a session or a resource that the call does not give; or it
@@ -242,8 +242,9 @@ def drain(
     called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
     Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Messages
     that others have committed are performed too, in turn. A group's follow-up is performed after its members. Messages
-    that are due later stay. Without a delay, a retried message waits as long as its policy allows (a worker chooses a
-    random wait), and a released one an hour.
+    that are due later stay. A message that is retried without a delay waits as long as its policy allows (a worker
+    chooses a random wait). A message that is released without a delay waits an hour; otherwise the call would perform
+    it again and again.
 
     Messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
     ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with

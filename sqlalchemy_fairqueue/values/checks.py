@@ -12,7 +12,8 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration, instant_microseconds, microseconds
 
 NAME_BYTES = 512
-# The limit of headers as text in the database, which may need more bytes than Python, since it writes numbers out.
+# The limit of headers, in bytes of the text that the database makes of them. This text may be longer than Python's,
+# since the database writes numbers out.
 HEADERS_BYTES = 65_536
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
@@ -27,7 +28,7 @@ _shown.maxstring = 80
 
 
 is_plain_name = re.compile(rf"[\x01-\x7f]{{1,{NAME_BYTES}}}").fullmatch
-"""Whether a text is an ASCII name, as most are, which :func:`check_name` need not check."""
+"""Whether a text is a valid name in ASCII. Most names are, and :func:`check_name` need not be called for them."""
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
@@ -53,13 +54,13 @@ def check_names(**names: object) -> None:
 
 
 def check_page(what: str, last: object, kind: type) -> None:
-    """Refuse anything but None and the last item of the previous page."""
+    """Refuse anything but None and an object of class *kind*, which should be the last one of the previous page."""
     if last is not None and not isinstance(last, kind):
         raise InvalidArgument(f"{what} is {last!r:.80}; give the last {kind.__name__} of the page before")
 
 
 def checked_position(after: object, filters: str, *bounds: range) -> tuple[int, ...]:
-    """Return the numbers in ``page.next`` of the previous page, each within its bounds."""
+    """Return the numbers in *after*, which is ``page.next`` of the previous page; each must be within its bounds."""
     words = after.split(".") if isinstance(after, str) else []
     try:
         numbers = tuple(map(int, words))

@@ -39,18 +39,18 @@ RateUnit = Literal["messages", "cost"]
 class Rate:
     """Most messages, or most cost, in a time: on average *count* each *per*, at most *burst* in a row.
 
-    The limit is exact: in any time t at most burst + t * count / per messages are delivered (generic cell rate
+    The limit is exact: in any time t, at most ``burst + t * count / per`` messages are delivered (generic cell rate
     algorithm, ITU-T I.371). Under a rate of cost, deliveries make a debt, of which *count* is paid each *per*. Messages
-    are delivered while the debt is below *burst*; so in any time t they cost at most burst + t * count / per, plus the
-    cost of the last message. If a settlement corrects a cost, the debt changes by the difference. Rates with equal
+    are delivered while the debt is below *burst*. So in any time t they cost at most ``burst + t * count / per``, plus
+    the cost of the last message. If a settlement corrects a cost, the debt changes by the difference. Rates with equal
     interval, burst and unit are equal.
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.
         per: The time that *count* is for. per / count must be 1 microsecond to 365 days; it is rounded to microseconds.
         burst: Messages or cost that may come in a row, 1 to a billion. None: what the rate allows in 0.1 s, at least 1.
-            A smaller burst loses throughput, since consumers come a little late (a burst of 1: 4 % at 10 messages/s, 16
-            % at 50).
+            A smaller burst loses throughput, since consumers come a little late: a burst of 1 loses 4 % at 10
+            messages/s, and 16 % at 50.
         of: "messages" or "cost". The cost of a message is what ``enqueue(cost=)`` declares, by default 1; in a queue
             that is fair by seconds, it is the milliseconds that the handler takes.
 
@@ -127,7 +127,10 @@ class Rate:
 
     @classmethod
     def every(cls, interval: timedelta, burst: int, of: RateUnit = "messages") -> Rate | None:
-        """Return the rate with *interval* from one message or unit of cost to the next; None if it is zero or less."""
+        """Return the rate with *interval* from one message or unit of cost to the next.
+
+        Return None if *interval* is zero or less, which is how the database stores that there is no rate.
+        """
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
@@ -171,7 +174,7 @@ _NUMBER = re.compile(r"\d{1,19}|\d{1,3}(?:,\d{3})+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition(ABC):
-    """How the value of a field is checked, parsed, shown and stored, in addition to its name, type and default.
+    """How the value of a field is checked, parsed, shown and stored. The field itself has a name, a type and a default.
 
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
@@ -190,11 +193,11 @@ class Definition(ABC):
         return field(default=default, metadata={_KEY: self})
 
     def checked(self, name: str, value: object) -> Any:
-        """Check a value and return it as it is stored, or raise InvalidArgument."""
+        """Check a value and return what the field keeps, such as a Rate for its text; or raise InvalidArgument."""
         return None if value is None and self.none is not None else self._checked(name, value)
 
     def parsed(self, text: str) -> Any:
-        """Parse a value that people write; ``none`` is None. Raise ValueError for other text."""
+        """Parse a value that people write; ``none`` is None if the field allows it. Raise ValueError for other text."""
         words = text.strip()
         if self.none is not None and words.lower() == "none":
             return None
@@ -209,7 +212,7 @@ class Definition(ABC):
         return "none" if value is None else self._text(value)
 
     def shown(self, value: object) -> str:
-        """Write a value for people, with the meaning of None."""
+        """Write a value for people. Instead of None, write what None means for this field, as *none* says it."""
         return (self.none or "-") if value is None else self._text(value)
 
     def columns(self, name: str) -> tuple[str, ...]:
@@ -300,7 +303,7 @@ class RateOf(Definition):
         return Rate.parse(words)
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the columns: the interval in microseconds, which is 0 without a rate, the burst, and the unit."""
+        """Return the names of three columns, for the interval in microseconds (0: no rate), the burst, and the unit."""
         return f"{name}_interval", f"{name}_burst", f"{name}_of"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:

@@ -45,8 +45,8 @@ class Enqueue:
         kind: Selects the handler.
         delay: The message is due this long after the transaction sends it, up to 365 days. Excludes at.
         at: The message is due at this instant (aware), up to the year 9999 in UTC; a past instant means now.
-        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before messages without.
-            Retries, releases and redrives keep it. The channel's ``priority_aging`` may weigh it against waiting.
+        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before messages without
+            one. Retries, releases and redrives keep it. The channel's ``priority_aging`` may weigh it against waiting.
         key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
             database writes it: with a blank after each comma and colon, and numbers written out.
@@ -273,7 +273,7 @@ def undelivered(
 
 @dataclass(slots=True, eq=False)
 class PurgeReceipt:
-    """The receipt of a purge; ``purged``, how many messages were deleted, is None until the commit.
+    """The receipt of a purge. ``purged`` is the number of deleted messages; it is None until the commit.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.purge`
@@ -318,7 +318,7 @@ class Lease:
 
 
 class Undecoded(NamedTuple):
-    """Stands for a payload that nobody has asked for yet. *decode* makes the payload of the content and the kind."""
+    """Stands for a payload that nobody has asked for yet. *decode* makes it from the content and the kind."""
 
     decode: Callable[[bytes, str], Any]
 

@@ -130,18 +130,19 @@ class Bury(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Which failed messages are tried again, and when: exponential backoff with full jitter.
+    """Which failed messages are tried again, and when: exponential backoff with jitter.
 
-    The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, and at least
-    the part 1 - jitter of the longest wait, so that messages which failed together do not come back together. Source:
-    M. Brooker, "Exponential Backoff and Jitter", 2015. A retried message goes behind messages of its channel that were
-    due earlier, or to its priority's place.
+    The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, so that
+    messages which failed together do not come back together. With the default jitter of 1, it lies between zero and the
+    longest wait ("full jitter"). With a jitter of 0.2, it is at least 80 % of the longest wait. Source: M. Brooker,
+    "Exponential Backoff and Jitter", 2015. A retried message goes behind messages of its channel that were due earlier,
+    or, if it has a priority, to the place of this priority.
 
     Attributes:
         first: The longest wait after the first attempt.
         factor: The growth of the wait with each attempt.
         cap: The upper bound of all waits.
-        jitter: The random part of the wait, 0 to 1.
+        jitter: How much of the longest wait is left to chance, 0 to 1. 0: nothing, so each wait is the longest one.
         max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
             that is lower. None: no such limit. An attempt whose process died or whose lease was lost counts.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.

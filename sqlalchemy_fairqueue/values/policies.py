@@ -36,13 +36,13 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""The default of an argument for which None is a value: what the argument would set stays as it is."""
+"""The default of arguments for which None is a value. With this default, what the argument sets stays as it is."""
 
 
 # Without slots, since ChannelStats has this and another base, and only one of the two may have slots.
 @dataclass(frozen=True, kw_only=True)
 class PolicyFields:
-    """The fields of a policy, defined once: all that checks, sets, stores or shows policies derives them from here."""
+    """The fields of a policy, defined once. All code that checks, sets, stores or shows policies reads them here."""
 
     max_concurrency: int | None = Count(
         help="Most messages of a channel that consumers hold at once, exactly.", none="no limit", holds=_NEXT_DEQUEUE

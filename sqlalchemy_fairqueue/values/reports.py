@@ -41,7 +41,10 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds it back, and no message is leased: the next dequeue by a worker with its handler takes it."""
+    """Nothing holds the message back, and no message of the queue is leased.
+
+    The next dequeue by a worker that has a handler for the message takes it.
+    """
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -51,7 +54,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that holds capacity: its ``share`` of the leased messages, and the ``entitled`` share, both 0 to 1.
+    """A channel that holds capacity, with its present and its rightful share of the leased messages.
+
+    Attributes:
+        share: The part of the queue's leased messages that are the channel's, 0 to 1.
+        entitled: The part, 0 to 1, to which the channel's weight entitles it.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -119,10 +126,11 @@ class Wait:
 
     Attributes:
         until: By when a rate allows the message, or a scheduled message is due. None: unknown.
-        takers: Up to three channels that hold the capacity it waits for, the greatest first. Empty: no other does.
+        takers: Up to three channels that hold the capacity it waits for, those with the most leased messages first.
+            Empty: no other channel holds such capacity.
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
-        behind: The message of its ordering key that goes first, or None.
+        behind: The message of its ordering key that goes before it, or the dead letter that holds this key; or None.
         used: How many messages count against the max_concurrency that holds it back. None: no max_concurrency holds it.
         most: That max_concurrency, or None.
         longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
@@ -150,7 +158,7 @@ class LeftoverReason:
     """A reason why messages of a queue wait, how many messages wait for this reason, and in how many channels.
 
     Attributes:
-        until: When one of these channels may go on, at the latest. None: unknown.
+        until: By when the first of these channels may go on. None: unknown.
         limit: The name of the shared limit that they wait for, or None.
 
     See Also:
@@ -202,7 +210,11 @@ _OWN_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCapacity:
-    """The part of :class:`QueueStats` without counts of messages. Here, *consumers* may be 1 if there are several."""
+    """The part of :class:`QueueStats` that tells whether something holds the whole queue back.
+
+    A reading of this part alone only asks whether the queue has a consumer. Its *consumers* is then 1 for any number of
+    consumers, and 0 for none.
+    """
 
     queue: str
     paused_at: datetime | None
@@ -374,7 +386,10 @@ class ChannelDemand:
 
     @property
     def competes(self) -> bool:
-        """Whether the channel has leased messages, or waits for what others hold, which is known if *wait* was read."""
+        """Whether the channel has leased messages, or waits for consumers or for limits that it shares with others.
+
+        What it waits for is known only if *wait* was read; otherwise only its leased messages count.
+        """
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
 
@@ -601,19 +616,20 @@ class MessageDetails:
         content: The beginning of the payload as it is stored.
         content_size: Bytes of the whole payload.
         headers: As JSON, or None.
-        behind: The message of its ordering key that goes before it, or the dead letter for which its key waits
-            (on_dead). None: it goes first, or has no ordering key.
+        behind: The message of its ordering key that goes before it, or the dead letter that holds this ordering key
+            (``on_dead="hold"``). None: it goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When it was last delivered. None: never, or the queue records no history.
         returned_at: When it last came back to its channel. None: never, or the queue records no history.
         max_attempts: The message becomes a dead letter after this many attempts, or sooner by its kind's retry policy.
         deliveries: How often it was ever delivered.
-        cancelled: Whether it was cancelled while a consumer holds it.
+        cancelled: Whether it was cancelled and a consumer still holds it.
         expires_at: When that consumer's lease expires unless it is extended.
         unreadable: Why the row cannot be read; then *kind* and *content_size* are None. None: it can be read.
-        messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or it is in a page.
-        wait: Why it waits. None: a consumer holds it, or it is in a page of ``queue.messages``.
-        history: Its last 100 recorded attempts that ended, the oldest first; empty if it is in a page.
+        messages_ahead: Messages of its channel before it. None: there are 1,000 or more, or a consumer holds it, or it
+            is in a page of ``queue.messages``.
+        wait: Why it waits. None: a consumer holds it, or it is in such a page.
+        history: Its last 100 recorded attempts that ended, the oldest first; empty if it is in such a page.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -729,7 +745,7 @@ class Erasure:
         leased: Messages that consumers held; their handlers cannot settle them.
         keys: Keys that were taken for a period.
         followups: Follow-ups of open groups.
-        audits: Audit entries that keep who did what and when, without the channel and the details.
+        audits: Audit entries that lost the channel and the details. They still say who did what, and when.
         left_over: Messages and dead letters that other transactions had locked meanwhile. If any, erase once more.
         forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
             it when the transactions that are open now have ended.

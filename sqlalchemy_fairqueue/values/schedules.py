@@ -32,8 +32,8 @@ _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
 # No time zone changes its UTC offset twice within so many seconds.
 _STEP = 6 * 3600
-# Windows in which to look for the last slot, until one has a slot. The first finds slots of every minute, the last
-# finds slots of 29 February.
+# The last slot before an instant is looked for in these windows, one after the other, until one has a slot. The first
+# suffices for slots of every minute. The last is nine years, since eight years can lie between two 29 Februaries.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
 
 
@@ -55,7 +55,8 @@ class CronTiming:
         last = moment
         for slot in CronSim(self.expression, instant(moment // _SECOND * _SECOND).astimezone(self.zone)):
             found = instant_microseconds(slot.astimezone(UTC))
-            # In the second half of a repeated hour the library continues with the first half.
+            # When an hour is repeated, CronSim takes an instant in the second pass for one in the first pass. It then
+            # yields slots of the first pass, which lie before the moment and are left out.
             if found > last:
                 last = found
                 yield found
@@ -79,7 +80,7 @@ class CronTiming:
         return offset // timedelta(seconds=1)
 
     def _change(self, after: int, until: int, offset: int) -> int | None:
-        """Return the first second in (after, until] whose offset differs from that of *after*, or None."""
+        """Return the first second in (after, until] whose UTC offset is not *offset*, or None."""
         while after < until:
             step = min(after + _STEP, until)
             if self._offset(step) != offset:
@@ -140,9 +141,9 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """Return at most *most* slots to run, of the slots after *done_until* and not after *now*, in microseconds.
+    """Return which slots after *done_until*, up to *now*, are to be run: at most *most*. Instants are in microseconds.
 
-    Slots on time always run. *catch_up* decides about late ones: "last" runs the newest if none is on time.
+    Slots on time always run. *catch_up* decides about late slots: "last" runs the newest one if no slot is on time.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))
@@ -283,7 +284,7 @@ class ScheduleInfo:
         every: The interval; None if it has a cron expression.
         jitter: Most time from a slot to the delivery of its message.
         in_code: Whether ``Queue.periodic`` declares it.
-        state: "active"; "paused"; "failing", see *problem*; "overdue" if no worker came within five minutes.
+        state: "active"; "paused"; "failing", see *problem*; "overdue" if it has been due for more than five minutes.
         next_run_at: The next slot. None if the schedule is paused, or this machine cannot read its zone or expression.
         last_slot_at: The slot that was run last, at *last_run_at*; None if no slot has been run.
         last_message_id: The message of that slot; None if there is none, or if it was dropped.

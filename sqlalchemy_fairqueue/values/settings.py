@@ -72,7 +72,7 @@ class Names(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationByKind(Duration):
-    """A field with a time for all kinds of messages, or a dict of times by kind, in which None means other kinds."""
+    """A field with one time for all kinds of messages, or a dict of times by kind; its key None means other kinds."""
 
     metavar: ClassVar[str] = "[KIND=]DURATION"
 

@@ -29,7 +29,7 @@ def with_waits(
     now: datetime,
 ) -> tuple[_Channel, ...]:
     """Return channels with the reasons for which they wait at *now*; channels without undelivered messages get none."""
-    # One more than a wait lists, since the channel itself may be among them.
+    # One channel more than a wait names: the channel that waits may be among these, and is left out of its own wait.
     holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 
     def wait(channel: ChannelDemand) -> Wait | None:
@@ -55,8 +55,8 @@ def _holds(
 ) -> Iterator[Wait]:
     """Yield the reasons that hold a channel back, the strongest first, as the last dequeue found them.
 
-    A dequeue frees the slots of ended messages and takes new ones in the same transaction. So a reading between
-    dequeues sees a limit as full even if its messages end quickly.
+    A dequeue frees the slots of ended messages and takes new messages in the same transaction. So a reading between
+    two dequeues sees a limit as full even if its messages end quickly.
     """
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
@@ -86,7 +86,10 @@ def _holds(
 
 
 _LATE = timedelta(seconds=1)
-"""How long a rate stays the reason after it allows a message, unless a dequeue comes: consumers need some time."""
+"""How long a rate is still given as the reason after it allows a message, since consumers need some time to come.
+
+Once a dequeue has come, the rate is no reason any more.
+"""
 
 
 def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = False) -> bool:
@@ -94,7 +97,7 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield about how much more each bound of a shared limit allows, and the reason for which its messages wait."""
+    """Yield for each bound of a shared limit about how much more it allows, and the reason of a wait for this bound."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:

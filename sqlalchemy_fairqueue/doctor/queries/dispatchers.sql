@@ -1,7 +1,8 @@
--- Sessions and prepared transactions that have the dispatch row of a queue locked, and, if such a session waits for
--- another one, that one: while they do, nobody else hears the signals of the queue.
--- Another role's session may hide its state and its age. A prepared transaction has no session: it is found by the lock
--- on its transaction id, whose virtual transaction is that of its session, and another one after a restart.
+-- Sessions and prepared transactions that have the dispatch row of a queue locked. While one has it, nobody else hears
+-- the signals of the queue. If such a session itself waits for another session, then pid is the other session, and
+-- waiting is the session that has the row.
+-- Another role's session may hide its state and its age. A prepared transaction has no session. It is found by the lock
+-- on its transaction id, and not by the virtual transaction of this lock, which changes with a restart of the server.
 -- Reads fq_dispatch_holders, pg_locks, pg_stat_activity and pg_prepared_xacts; :queue null is all queues.
 select
   g.queue,

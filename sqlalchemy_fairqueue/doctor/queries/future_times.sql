@@ -2,7 +2,8 @@
 -- enqueued, its limit and shared limits that were drawn from, plans that are spread to channels, keys that were taken
 -- for a period, groups that have ended, schedules that were run.
 -- These cannot lie ahead: a service lies in the past, a rate owes its burst at most, a key is taken for its period at
--- most, and a message that was due when it was enqueued is not due later. Next services, leases and other messages may.
+-- most, and a message that was due when it was enqueued is not due later. The times of next services, of leases and of
+-- other messages may lie ahead.
 -- Reads every channel's state, undelivered messages by their index, and keys whose period is not over; :queue null is
 -- all queues.
 select

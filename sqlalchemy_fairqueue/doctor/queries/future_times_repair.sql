@@ -1,6 +1,6 @@
 -- Bring times that lie in the future, and should not, back to now. To be pasted while no worker runs.
--- Leases expire now. Messages are due now, and a signal a channel says so. Channels, rates, limits, plans and schedules
--- go on from now, and periods of keys begin now. A slot of a schedule that was run stays so.
+-- Leases expire now. Messages are due now, and one signal for each of their channels says so. Channels, rates, limits,
+-- plans and schedules go on from now, and periods of keys begin now. A slot of a schedule that was run stays so.
 update fairqueue.fq_lease
 set expires_at = least(expires_at, fairqueue.fq_now()),
   waiting_until = null;

@@ -1,5 +1,5 @@
--- By what the server can be told from PostgreSQL: one row. marks: products that are made of PostgreSQL. other_methods:
--- tables of ours that have another access method than PostgreSQL's own.
+-- What tells the server from PostgreSQL itself: one row. marks: the products built on PostgreSQL that were found.
+-- other_methods: tables of ours that have another access method than PostgreSQL's own.
 select
   version() as version,
   array_remove(

@@ -1,5 +1,6 @@
 -- The sequences of the columns named id of :tables: their last values, and whether the role may read them.
--- A serial's sequence depends on its column in another way (a) than an identity's (i); other columns are the user's.
+-- The sequence of a serial depends on its column by deptype a, that of an identity column by deptype i. Only columns
+-- named id are ours; a sequence of any other column is the user's.
 -- The case makes PostgreSQL test relkind first; the planner may reorder plain conditions.
 select
   c.relname as table,

@@ -1,8 +1,8 @@
--- Waits of consumers for which no session listens; :queue null is all queues. The name of a worker's listener has its
--- host and process, and so has the worker's name, unless it was given another one: then any listener may be its own.
--- Connections of a transaction pooler may have the name of a listener and execute statements of others: a session
--- counts only if its last statement is one of a listener's, or the role may not see it. Reads the leases and
--- pg_stat_activity, whose names of sessions every role may see.
+-- Waits of consumers for which no session listens; :queue null is all queues. The name of a listener's session has the
+-- host and process of the worker. A generated name of a worker has them too, and so tells its listener. If the user
+-- chose the worker's name, any listener may be the worker's own. A connection of a transaction pooler may have the name
+-- of a listener and execute statements of others. So a session counts only if its last statement is a listener's, or
+-- the role may not see the statement. Reads the leases and pg_stat_activity, where every role sees sessions' names.
 select
   w.id,
   w.queue,

@@ -1,4 +1,5 @@
--- Whether autovacuum runs on this server, and whether the rows by which it decides are counted: one row.
+-- Whether autovacuum runs on this server, and whether the server counts changed rows, by which autovacuum decides: one
+-- row.
 select
   current_setting('autovacuum')::boolean as autovacuum,
   current_setting('track_counts')::boolean as counts

@@ -63,7 +63,8 @@ class Trace(NamedTuple):
         arrivals: The numbers of the messages, in the order of their enqueues.
         begin: When the first attempt began; the simulator's workers begin then.
         channel_of: The channel number of each attempt.
-        ready: When each attempt became ready. If a clock was set back, *started* and *finished* are no earlier.
+        ready: When each attempt became ready. *started* is never before it, and *finished* never before *started*, even
+            if a clock was set back.
     """
 
     history: pa.Table
@@ -181,8 +182,8 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
       the messages done a second are right nevertheless.
     - A backlog is a time in which at least as many messages wait as were ever leased at once: enough for each worker.
       With fewer, workers may be idle because a dequeue takes a while.
-    - A stretch of backlog counts only if at least that many attempts end in it. In a shorter stretch the workers were
-      about to begin.
+    - A stretch of backlog counts only if at least as many attempts end in it as were ever leased at once. In a shorter
+      stretch the workers were about to begin.
     - Waiting messages of a channel at its ``max_concurrency``, or with a rate, do not count, since they may wait for
       the policy.
 
@@ -265,7 +266,7 @@ def replay_queue(
     """Return the history that a scenario would have given for a queue; *history* has all of its attempts.
 
     *policies* are those of the record; a channel that they lack has no limits. The result has a row for each attempt:
-    times are the replay's; ids count the attempts in the order of their ends; the consumer is the number of a worker;
+    times are the replay's; ids count the attempts in the order of their ends; the consumer is "worker 1" and so on;
     outcomes are the recorded ones; error and recorded_xid are null.
     """
     trace = trace_of(history)
@@ -305,7 +306,8 @@ def simulated_attempts(
 
     Args:
         workers: Messages handled at once. None: the scenario's number, or else the capacity of the trace. 3.6 workers
-            are four that each work 0.9 of the time: after messages they pause for a ninth of the messages' duration.
+            are four that each work 0.9 of the time: after its messages, a worker pauses for a ninth (4 / 3.6 - 1) of
+            the time that they took.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
     count = len(trace.messages)
@@ -354,7 +356,7 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """Set the costs of attempts, as far as they are known at the delivery and at the end.
+    """Set what each attempt costs at its delivery, and what its worker reports at its end.
 
     In a queue that is fair by cost, the whole cost is known at the delivery, as if it had been declared. In a queue
     that is fair by seconds, a worker reports milliseconds when a handler ends: 0 for a released message, and nothing if
@@ -402,7 +404,7 @@ def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]
-    # Messages with a priority have a negative due time, and are ready when they arrive.
+    # The sort key of a message with a priority is negative, so the message is ready when it arrives.
     ready[first] = np.maximum(trace.messages["arrives_at"], trace.messages["sort_key"])
     return np.minimum(ready, started)
 

@@ -1,14 +1,15 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so both deliver the same messages in the same order;
-tests/reporting/simulation/test_replay_order.py shows it. One rule of the SQL is left out, since calls take no time here
-and nothing is locked: if the first channel has stood still for a second, new channels start behind the second one.
+tests/reporting/simulation/test_replay_order.py shows it. One rule of the SQL is left out. A channel that becomes ready
+starts behind the first ready channel; in the SQL it starts behind the second ready channel if a transaction has kept
+the first one locked for a second. Here calls take no time, so nothing is locked.
 
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
 fair by seconds, each second costs O(workers).
 
-All compiled functions are here: numba caches compiled code until the file of the function changes, whatever happens to
-the functions that it calls.
+All compiled functions are here, because numba compiles a cached function anew only if the function's own file has
+changed. It would not notice a change of a called function in another file.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
 
 @compilable
 def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages in the order of their due times. Return their end."""
+    """Fill *assigned* from *begin* on with up to *limit* messages by their due times. Return where they end."""
     channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
@@ -196,8 +197,8 @@ def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin
     return end
 
 
-# A fair queue: start-time fair queueing, by start tags in virtual time. As in fq_hear, an event of a channel counts
-# only from the next dequeue on, which hears of it, at the virtual time of that dequeue.
+# The rules of a fair queue: start-time fair queueing, by start tags in virtual time. As in fq_hear, an event of a
+# channel has no effect until the next dequeue hears of it. It then takes effect at the virtual time of that dequeue.
 
 
 @compilable
@@ -281,7 +282,10 @@ def _mean_cost(mean: int, took: int, count: int) -> int:
 
 @compilable
 def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
-    """Put a channel into the heap of ready channels, or of channels that wait; into none if its limit stops it."""
+    """Put a channel into the heap of ready channels or of waiting ones.
+
+    A channel without messages is put into neither, nor one that is stopped by its limit.
+    """
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
@@ -502,7 +506,8 @@ def _charge_running(
 def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int) -> None:
     assigned = pool.assigned
     first, last = number * pool.batch, number * pool.batch + count - 1
-    # Messages are handled from the last to the first, so that the index of a message is the number of those left.
+    # Messages are handled from the last place to the first, so they are reversed here. The place of a message within
+    # the batch is then the number of messages left after it.
     for i in range(count // 2):
         assigned[first + i], assigned[last - i] = assigned[last - i], assigned[first + i]
     attempt = attempts[dispatcher.messages[assigned[last]].attempt]
@@ -594,7 +599,8 @@ def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPo
     if held >= dispatcher.max_concurrency:
         return NEVER
     if dispatcher.ready_heap[0] > 0:
-        # A ready channel's sort key is a start tag, below zero and never the maximum; in FIFO it is a due time.
+        # In a fair queue, the sort key of a ready channel is a start tag. It is below zero, so it is never the greatest
+        # of the three. In FIFO the sort key is a due time.
         return max(pool.begin, now, dispatcher.channels[dispatcher.ready_heap[1]].sort_key)
     if costs is not None and costs.waiting_heap[0] > 0:
         return max(pool.begin, now, dispatcher.channels[costs.waiting_heap[1]].sort_key)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Integers = MutableSequence[int]
 
 NEVER = 2**63 - 1
-"""The sort key of a channel or worker that is in no heap; as a limit or a start tag it means that there is none."""
+"""Later than all times. As a channel's sort key: it has no messages. As a limit or a start tag: there is none."""
 
 FIRST_TAG = -9_000_000_000_000_000_000
 """The virtual time before anything was delivered; all start tags are below zero."""
@@ -159,8 +159,8 @@ class Dispatcher(NamedTuple):
         messages: All messages of the trace.
         ready_heap: The ready channels.
         message_heaps: A heap of messages for each channel, one after another.
-        selections: The channels that a dequeue has selected so far. Each dequeue writes over the array, which has
-            as many places as a batch has messages, or as there are channels if these are fewer.
+        selections: The channels that a pass of a dequeue has selected. Each pass writes over the array, which has as
+            many places as a batch has messages, or as there are channels if these are fewer.
         max_concurrency: The limit of the queue; NEVER: none.
     """
 
@@ -179,7 +179,8 @@ class CostState(NamedTuple):
         waiting_heap: The channels that will be ready later.
         merge_heap: The channels that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then the channels.
-        greatest_tag: The greatest start tag so far; not used with ``fair_by="seconds"``, where corrections lower tags.
+        greatest_tag: The greatest start tag so far; not updated with ``fair_by="seconds"``, where corrections lower
+            tags.
         tags: The start tags of the channels with ``fair_by="seconds"``; *tag_heap* is a heap of them.
         is_timed: Whether the queue has ``fair_by="seconds"``.
     """
