@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue.errors import HandlerCrashed, MessageCancelled, Worker
 from sqlalchemy_fairqueue.queue.contexts import Context, call_of
 from sqlalchemy_fairqueue.queue.results import UnkeptValue
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
+from sqlalchemy_fairqueue.values.outcomes import Bury, Release, Retry
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.handling import RemoteError
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease, held_batch
@@ -44,6 +44,8 @@ CALL, STOPPING, END = b"c", b"s", b"e"
 """The first byte of a message to a child: it brings a call, says that the worker is stopping, or ends the child."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# A pickled value, and what the worker uses if it cannot unpickle that.
+_Sent = tuple[bytes, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,11 @@ class Answer:
         cause: The cause of an outcome that the handler raised.
     """
 
+    ended: _Sent
     is_raised: bool = False
-    ended: Any = None
     cause: RemoteError | None = None
     settled: list[list[str]] = field(default_factory=list)
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[int, _Sent] = field(default_factory=dict)
     cost: int | None = None
 
 
@@ -102,42 +104,45 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         with ForkGuard():
             result = call_of(handler, (), Context(held))()
         outcome = handling.returned_outcome(result)
-        outcomes = {message_id: _sendable(one) for message_id, one in held.outcomes.items()}
+        outcomes = {message_id: _sent(one) for message_id, one in held.outcomes.items()}
         kept = result if any(one.keeps_result for one in deliveries) else None
-        answer = Answer(outcomes=outcomes, ended=kept if outcome is None else _sendable(outcome))
+        answer = Answer(outcomes=outcomes, ended=_sent(kept if outcome is None else outcome))
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         answer = _raised(error)
     finally:
         listener.held = None
     settled, cost = [one.settled for one in deliveries], None if held is None else held.cost
-    return _pickled(replace(answer, settled=settled, cost=cost))
+    return pickle.dumps(replace(answer, settled=settled, cost=cost))
 
 
-def _pickled(answer: Answer) -> bytes:
-    """Return the pickled answer; a value that cannot be pickled is replaced by the reason.
+def _sent(value: Any) -> _Sent:
+    """Return what a handler returned or raised: pickled, and as the worker can create it without the handler's modules.
 
-    The attempt has not failed then, since the handler has done its work.
+    If the worker cannot unpickle a result, the result is not kept. The attempt has not failed then, since the handler
+    has done its work.
     """
+    pickled, problem = b"", "the worker has no such class"
     try:
-        return pickle.dumps(answer)
+        pickled = pickle.dumps(value)
     except Exception as error:  # noqa: BLE001 - objects of the handler's may raise anything
-        problem = f"a {type(answer.ended).__name__} cannot be sent from its child process: {said(error)}"
-        return pickle.dumps(replace(answer, ended=UnkeptValue(problem)))
-
-
-def _sendable(outcome: Outcome) -> Outcome:
-    """Return an outcome that the worker can unpickle: itself, or one of this package's that means the same."""
-    with suppress(Exception):
-        pickle.loads(pickle.dumps(outcome))  # noqa: S301 - our own
-        return outcome
-    match outcome:
+        problem = said(error)
+    match value:
         case Retry():
-            return Retry(delay=outcome.delay, error=outcome.error)
+            return pickled, Retry(delay=value.delay, error=value.error)
         case Release():
-            return Release(delay=outcome.delay)
+            return pickled, Release(delay=value.delay)
         case Bury():
-            return Bury(outcome.reason)
-    return outcome
+            return pickled, Bury(value.reason)
+        case MessageCancelled():
+            return pickled, MessageCancelled(value.message_id)
+    return pickled, UnkeptValue(f"a {type(value).__name__} cannot be sent from its child process: {problem}")
+
+
+def _received(sent: _Sent) -> Any:
+    try:
+        return pickle.loads(sent[0])  # noqa: S301 - our own child's
+    except Exception:  # noqa: BLE001 - the classes of the handler's modules may be unknown here, or raise anything
+        return sent[1]
 
 
 def _raised(error: BaseException) -> Answer:
@@ -145,13 +150,12 @@ def _raised(error: BaseException) -> Answer:
         try:
             text = handling.cause_of(error)
             cause = None if text is None else RemoteError(said(error), text)
-            ended = error if isinstance(error, MessageCancelled) else _sendable(error)
-            return Answer(is_raised=True, ended=ended, cause=cause)
+            return Answer(is_raised=True, ended=_sent(error), cause=cause)
         except Exception as problem:  # noqa: BLE001 - classes of the application's may raise anything
             error = problem
     summary, circumstance = f"{type(error).__name__}: {said(error)}", handling.is_circumstance(error)
     text, classes = handling.text_of(error), handling.classes_of(error)
-    return Answer(is_raised=True, ended=RemoteError(summary, text, classes, circumstance))
+    return Answer(is_raised=True, ended=_sent(RemoteError(summary, text, classes, circumstance)))
 
 
 class _Listener:
@@ -270,10 +274,11 @@ class ChildProcesses:
         for delivery, settled in zip(deliveries, answer.settled, strict=False):
             delivery.settled.extend(settled)
         held.cost = answer.cost
-        held.outcomes = answer.outcomes
+        held.outcomes = {message_id: _received(one) for message_id, one in answer.outcomes.items()}
+        ended = _received(answer.ended)
         if answer.is_raised:
-            raise answer.ended from answer.cause
-        return answer.ended
+            raise ended from answer.cause
+        return ended
 
     def kill(self, held: HeldDelivery) -> None:
         """Kill the child that works on a delivery, if any; :meth:`call` then raises the reason in its own thread."""

@@ -35,12 +35,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
-
-_OF_OTHER_LOOPS = (
-    "A worker's own connections are in event loops of its own. If the engine's async_creator serves one loop, give "
-    "AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any."
-)
+_AUTOCOMMIT = {"isolation_level": "AUTOCOMMIT"}
 
 # SQLSTATEs for a locked row, and for a character that the encoding cannot represent.
 _REFUSALS = {"55P03", "22P05"}
@@ -185,19 +180,19 @@ class DedicatedConnection:
             self._watch_socket()
             with self.calling(within):
                 self._prepare(connection)
-        except BaseException as error:
-            if isinstance(self.options.engine, AsyncEngine):
-                error.add_note(_OF_OTHER_LOOPS)
+        except BaseException:
             self.close()
             raise
         return connection
 
     def _prepare(self, connection: Connection) -> None:
         """Set isolation and limits of a new connection, which the engine's listeners have already set up."""
-        # The server's default may be another isolation.
-        usual = connection.default_isolation_level == engines.READ_COMMITTED["isolation_level"]
-        explicit = engines.sets_up_transactions(connection) or not usual
-        engines.isolate(connection, _ALONE if self._listens or not explicit else engines.READ_COMMITTED)
+        alone = not engines.sets_up_transactions(connection)
+        engines.isolate(connection, _AUTOCOMMIT if alone or self._listens else engines.READ_COMMITTED)
+        if alone:
+            # The default may be another isolation: of the server, the database, the role or the session.
+            alone = connection.get_isolation_level() == "READ COMMITTED"
+        connection.execution_options(**(ALONE if alone or self._listens else engines.READ_COMMITTED))
         if self.lock_timeout is not None and self.options.listen:
             engines.set_lock_timeout(connection, timedelta(seconds=self.lock_timeout))
         if self.time_limit is not None and self.options.listen:
@@ -253,8 +248,7 @@ def _connected(engine: Engine, within: float) -> Connection:
     if wait([connecting], within).done:
         return connecting.result()
     connecting.add_done_callback(_close_late)
-    # Not a TimeoutError, which asyncio would replace by a new one without the notes.
-    raise ConnectionError(
+    raise TimeoutError(
         f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the network "
         "are up"
     )

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 R = TypeVar("R")
-_LOCKED = "55P03"
-# The SQLSTATE of a statement that was cancelled by a statement_timeout or an operator.
-_CANCELLED = "57014"
+# SQLSTATEs of a lock_timeout, and of a statement_timeout or an operator's cancel.
+_PASSING = {"55P03", "57014"}
 # The most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 # The most channels that one call marks or forgets.
@@ -190,7 +189,7 @@ class StopRequests:
     queues: dict[str | None, dict[str, ServedQueue]]
     options: WorkerOptions
     stop: Callable[[], None]
-    _before: set[tuple[str | None, StopRequest]] = field(default_factory=set, init=False)
+    _before: set[StopRequest] = field(default_factory=set, init=False)
 
     def begin(self, connection: DedicatedConnection) -> None:
         """Note the requests from before the worker's start."""
@@ -201,7 +200,7 @@ class StopRequests:
         run_all(partial(self._poll, connection, schema) for schema in self.queues)
 
     def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:
-        new = [request for _, request in self._read(connection, schema) if (schema, request) not in self._before]
+        new = [one for one in self._read(connection, schema) if one not in self._before]
         if new:
             self.queues = {}
             self.options.log.info(
@@ -210,7 +209,7 @@ class StopRequests:
             )
             self.stop()
 
-    def _read(self, connection: DedicatedConnection, schema: str | None) -> list[tuple[str | None, StopRequest]]:
+    def _read(self, connection: DedicatedConnection, schema: str | None) -> list[StopRequest]:
         if not (queues := self.queues.get(schema)):
             return []
         read = partial(
@@ -221,7 +220,7 @@ class StopRequests:
             lease_ids=[one for queue in queues.values() for one in queue.lease_ids()],
             concurrency=self.options.concurrency,
         )
-        return [(schema, request) for request in connection.run(read)]
+        return connection.run(read)
 
 
 class Round(ABC):
@@ -346,7 +345,6 @@ class Schedules(Round):
         # reconnection.
         self._declared_on: int | None = None
         self._refused: set[int] = set()
-        self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
         # If the worker drains: for each installation, the time up to which slots are run.
         self._until: dict[str | None, int] = {}
@@ -374,7 +372,6 @@ class Schedules(Round):
         return self._ended
 
     def _work(self) -> None:
-        self._held.clear()
         try:
             steps: list[Callable[[], object]] = [self._declare, partial(self._each, self._run_due)]
             run_all(steps)
@@ -431,9 +428,6 @@ class Schedules(Round):
 
     def _run_one(self, schema: str | None, due: schedules.DueSchedule) -> bool:
         """Run due slots of a schedule, or note why that is impossible. Return False if the schedule is left for now."""
-        channel = schema, due.queue, due.channel
-        if channel in self._held:
-            return False
         try:
             return self._run_slots(schema, due)
         except NotGranted as error:
@@ -443,12 +437,7 @@ class Schedules(Round):
             )
             return False
         except DBAPIError as error:
-            state = sqlstate_of(error)
-            if state == _LOCKED:
-                # An open transaction is creating the channel. This round leaves the channel's other schedules too, so
-                # that it waits for that transaction only once.
-                self._held.add(channel)
-            if state in {_LOCKED, _CANCELLED} or is_serialization_failure(error):
+            if sqlstate_of(error) in _PASSING or is_serialization_failure(error):
                 return False
             if is_away(error):
                 raise

@@ -455,10 +455,8 @@ class TaskExecutor(Executor):
         if task is None or held in self._interrupted:
             return
         self._interrupted.add(held)
-        if any(one.cancelled for one in held.batch):
-            task.cancel("its message was cancelled")
-        else:
-            task.cancel("its lease was lost" if held.lost else "its time is over")
+        why = "its lease was lost" if held.lost else "its time is over"
+        task.cancel("its message was cancelled" if any(one.cancelled for one in held.batch) else why)
 
     def _done(self, held: HeldDelivery, task: asyncio.Task[handling.Decisions]) -> None:
         del self._tasks[held]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.util import await_only
@@ -322,12 +323,15 @@ class CommitCheck:
         self.failures.append(error)
 
     def _warn(self) -> None:
-        function: Any = inspect.unwrap(self._handler.function)
+        function: Any = self._handler.function
+        while isinstance(function, partial):
+            function = function.func
+        function = inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
         message = (
             f"the handler of kind {self._handler.kind!r} commits its session itself, without the completion of its "
             "message: what it wrote happens again if the message is delivered again; leave the commit to the worker"
         )
-        # Compiled functions and objects have no code.
+        # Compiled functions have no code.
         code = getattr(function, "__code__", None)
         file, line = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
         # ``warnings.warn`` would look for the function's module in the stack, which has no frame of it in an event
@@ -389,8 +393,7 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
             made.append(of_own_verb(asked, one.delivery))
             continue
         made.append(replace(decision, sent=True))
-        target = one.queue.target
-        operations.append(decision.operation(target, one.delivery, one.measured_cost, one.stop_charging()))
+        operations.append(decision.operation(one.queue.target, one.delivery, one.measured_cost, one.stop_charging()))
     if operations:
         record(session, operations)
     return made

@@ -6,6 +6,7 @@ lease's duration from the moment **before** it sent the dequeue or the extension
 
 from __future__ import annotations
 
+import logging
 import math
 import shlex
 import threading
@@ -191,7 +192,9 @@ class HeldDelivery:
         """Convert the texts of the decision to ASCII, which every encoding has. Return whether that changed any."""
         before = self.decision
         self.decision = replace(before, reason=_ascii(before.reason), error=_ascii(before.error))
-        return self.decision != before
+        if changed := self.decision != before:
+            self.log(logging.WARNING, "is settled with its reason and error in ASCII, which every encoding has")
+        return changed
 
     def log(self, level: int, what: str) -> None:
         self.queue.options.log.message(level, self.delivery, what)
@@ -440,7 +443,6 @@ class Buffer:
 
     def next_taken_at(self) -> float:
         """Return when the next delivery was dequeued, by the worker's clock; infinity if the buffer is empty."""
-        try:
-            return self._waiting[0][2].taken_at
-        except IndexError:
-            return math.inf
+        # A copy, since other threads take deliveries.
+        first = self._waiting[:1]
+        return first[0][2].taken_at if first else math.inf

@@ -183,7 +183,11 @@ def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
 
     Without a handler all messages of a queue would become dead letters.
     """
-    check_isolated(options.queues)
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise WorkerError(
+            "a worker was started while a child process imports the main module; start it under "
+            "if __name__ == '__main__':"
+        )
     for queue in options.queues:
         if not handlers_of(queue):
             raise InvalidArgument(
@@ -192,6 +196,10 @@ def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
             )
         for handler in handlers_of(queue).values():
             middleware_for(handler, middleware_of(queue, options.middleware))
+            if handler.isolated and (problem := _problem_of_process(handler.function)) is not None:
+                raise WorkerError(
+                    f"no child process can run the handler of kind {handler.kind!r} of queue {queue.name!r}: {problem}"
+                )
             if handler.asynchronous and not in_loop:
                 raise WorkerError(
                     f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
@@ -259,21 +267,6 @@ def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
             "pool_size=%d, or give the worker concurrency=%d",
             *(options.concurrency, size + overflow, options.concurrency, size + overflow),
         )
-
-
-def check_isolated(queues: Iterable[Queue]) -> None:
-    """Raise WorkerError if child processes cannot be started, or cannot import a handler."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise WorkerError(
-            "a worker was started while a child process imports the main module; start it under "
-            "if __name__ == '__main__':"
-        )
-    for queue in queues:
-        for handler in handlers_of(queue).values():
-            if handler.isolated and (problem := _problem_of_process(handler.function)) is not None:
-                raise WorkerError(
-                    f"no child process can run the handler of kind {handler.kind!r} of queue {queue.name!r}: {problem}"
-                )
 
 
 def _problem_of_process(function: Callable[..., Any]) -> str | None:

@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.worker.threads import Duty, Looper, join
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from sqlalchemy import Connection
 
@@ -75,18 +75,12 @@ class HealthCheck:
         self._answered_at = -math.inf
         self._problems: list[str] = []
 
-    def check(self, ended_threads: Sequence[str], hung: int) -> Health:
-        fatal = [f"its thread {name} has ended" for name in ended_threads]
-        if hung >= self._options.concurrency:
-            fatal.append(f"all of its {hung} handlers hang")
-        problems = fatal + self._unanswered()
-        return Health(alive=not fatal, ready=not problems, problems=tuple(problems))
-
     def close(self) -> None:
         with self._lock:
             self._connection.close()
 
-    def _unanswered(self) -> list[str]:
+    def unanswered(self) -> list[str]:
+        """Return why the database does not serve the worker; an empty list if it does."""
         came_at = monotonic()
         with self._lock:
             if self._answered_at < came_at:
@@ -247,7 +241,11 @@ class Runtime:
 
     def health(self) -> Health:
         ended = [looper.thread.name for looper in self._loopers if not looper.thread.is_alive()]
-        return self._health.check(ended, self._options.stats.hung)
+        fatal = [f"its thread {name} has ended" for name in ended]
+        if (hung := self._options.stats.hung) >= self._options.concurrency:
+            fatal.append(f"all of its {hung} handlers hang")
+        problems = fatal + self._health.unanswered()
+        return Health(alive=not fatal, ready=not problems, problems=tuple(problems))
 
     def is_drained(self) -> bool:
         """Return whether nothing can be delivered now and all taken messages are settled; call it until it is True."""

@@ -39,7 +39,6 @@ _UNTRANSLATABLE = "22P05"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
 _COUNTERS = {Verb.COMPLETE: "completed", Verb.RETRY: "retried", Verb.RELEASE: "released", Verb.BURY: "buried"}
-_RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
 class Settler(Looper):
@@ -171,7 +170,7 @@ class Settler(Looper):
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.
         if self.options.clock() - held.taken_at > self.options.timings.may_hold_slot:
             return True
-        return decision.verb in _RETURNING and not decision.delay
+        return decision.verb in {Verb.RETRY, Verb.RELEASE} and not decision.delay
 
     def write(self, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery]) -> list[HeldDelivery]:
         """Settle deliveries, and return those whose message another transaction has locked.
@@ -257,14 +256,10 @@ class Settler(Looper):
 
 def _settle(connection: Connection, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery]) -> None:
     try:
+        costs = [held.measured_cost if held.cost is None else held.cost for held in deliveries]
         operations = [
-            held.decision.operation(
-                queue.target,
-                held.delivery,
-                held.measured_cost if held.cost is None else held.cost,
-                held.stop_charging(),
-            )
-            for held in deliveries
+            held.decision.operation(queue.target, held.delivery, cost, held.stop_charging())
+            for held, cost in zip(deliveries, costs, strict=True)
         ]
         settle(connection, queue.target, verb, operations)
     except LeaseLost:

@@ -177,14 +177,11 @@ class WorkerStats:
         return {name: count for name, count in asdict(self).items() if name != "hung"}
 
 
-logger = logging.getLogger("sqlalchemy_fairqueue.worker")
-
-
 class WorkerLog(logging.LoggerAdapter[logging.Logger]):
     """The log of one worker. Each text follows "worker" and the name; records have the name as ``worker`` too."""
 
     def __init__(self, worker: str) -> None:
-        super().__init__(logger)
+        super().__init__(logging.getLogger("sqlalchemy_fairqueue.worker"))
         self._worker = worker
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

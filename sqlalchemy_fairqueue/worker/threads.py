@@ -13,7 +13,7 @@ import threading
 import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.texts import said
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
-    _Ours = Callable[[int, FrameType | None], None]
-    _Handler = Callable[[int, FrameType | None], object] | int | None
 
 T = TypeVar("T")
 # Seconds after which a thread that waits for another one wakes up.
 _CHECK = 0.1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Our handlers, with the handlers that they replaced, by signal.
-_replaced: dict[_Ours, dict[signal.Signals, _Handler]] = {}
+# The functions that hear the signals: one for each worker that was started with handle_signals.
+_hearing: list[Callable[[int], None]] = []
+# The program's handlers that _dispatch has replaced, by signal.
+_replaced: dict[signal.Signals, Any] = {}
 _masks = threading.local()
 
 
@@ -191,8 +191,8 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
     A supervisor may signal a process and then its whole group, so one stop may come as two signals: for *grace* seconds
-    after the first signal further ones are ignored. At the end of the block the program's own signal handlers are put
-    back. If a message's handler forks, they are put back in the new process too, since a signal must end that process.
+    after the first signal further ones are ignored. At the end of the last such block the program's own signal handlers
+    are put back. If a message's handler forks, they are put back in the new process too, since a signal must end it.
 
     Raises:
         InvalidArgument: This is not the main thread.
@@ -204,7 +204,7 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
         )
     asked_at: float | None = None
 
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
+    def hear(number: int) -> None:
         nonlocal asked_at
         if asked_at is None:
             asked_at = clock()
@@ -212,20 +212,30 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
         elif clock() - asked_at >= grace:
             os._exit(128 + number)
 
-    before = _replaced[handle] = {}
+    _hearing.append(hear)
     try:
         for number in _SIGNALS:
-            # A handler that was not set from Python cannot be put back.
-            before[number] = signal.signal(number, handle) or signal.SIG_DFL
+            if signal.getsignal(number) is not _dispatch:
+                # A handler that was not set from Python cannot be put back.
+                _replaced[number] = signal.signal(number, _dispatch) or signal.SIG_DFL
         yield
     finally:
-        _put_back(handle)
+        _hearing[:] = [one for one in _hearing if one is not hear]
+        if not _hearing:
+            _put_back()
 
 
-def _put_back(ours: _Ours) -> None:
-    for number, handler in _replaced.pop(ours, {}).items():
-        if signal.getsignal(number) is ours:
+def _dispatch(number: int, _: FrameType | None) -> None:
+    for hear in _hearing.copy():
+        hear(number)
+
+
+def _put_back() -> None:
+    _hearing.clear()
+    for number, handler in _replaced.items():
+        if signal.getsignal(number) is _dispatch:
             signal.signal(number, handler)
+    _replaced.clear()
 
 
 def _before_fork() -> None:
@@ -239,8 +249,7 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    for ours in reversed(list(_replaced)):
-        _put_back(ours)
+    _put_back()
     _after_fork()
 
 

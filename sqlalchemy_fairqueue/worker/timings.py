@@ -277,10 +277,6 @@ class PollSchedule:
         self._asked_at = min(self._asked_at, at)
         self.next_at = min(self.next_at, at)
 
-    def poll_later(self, now: float) -> bool:
-        """Poll a moment later, since the consumer that was woken may be dead or busy. Return as :meth:`poll_now`."""
-        return self.poll_now(now + self.timings.poll_later)
-
     def _lately_by(self, now: float) -> float:
         return self._lately * exp((self._lately_at - now) / _LATELY)
 

@@ -110,7 +110,7 @@ class WaitRegistration:
                 earlier.append(queue.polls.poll_now(now))
             elif topic in topics:
                 is_named = str(queue.waiting_lease) in topics[topic]
-                earlier.append(queue.polls.poll_now(now) if is_named else queue.polls.poll_later(now))
+                earlier.append(queue.polls.poll_now(now if is_named else now + self.options.timings.poll_later))
         if earlier:
             self.options.stats.woken += 1
         if any(earlier):
@@ -127,9 +127,8 @@ class WaitRegistration:
 
     def _wait(self, queue: ServedQueue, doing: str, seconds: float) -> tuple[int, str]:
         """Register a wait of this length; return its lease and the topic of its notifications."""
-        wait = microseconds(timedelta(seconds=seconds))
-        name, lease_id = queue.consumer.name, queue.waiting_lease
-        register = queue.target.call("fq_wait", doing, consumer=name, lease_id=lease_id, wait=wait)
+        who = {"consumer": queue.consumer.name, "lease_id": queue.waiting_lease}
+        register = queue.target.call("fq_wait", doing, **who, wait=microseconds(timedelta(seconds=seconds)))
         [row] = self.connection.run(register.rows)
         return row[0], row[1]
 

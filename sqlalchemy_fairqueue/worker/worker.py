@@ -14,8 +14,9 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.engines import refused
-from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
+from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_duration
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, ready_options, worker_options
@@ -80,7 +81,7 @@ class Front:
         """Check, call on_start functions, start all parts. If a step fails, undo earlier steps and raise the error."""
         self._checking = True
         try:
-            await runtime.executor.run(runtime.check)
+            await self._check(runtime)
             await runtime.lifespan.start()
             self._checking = False
             # Called in the event loop if there is one, so that no handler can begin before all parts have started.
@@ -92,6 +93,9 @@ class Front:
             self._checking = False
         self._runtime = runtime
         self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
+
+    async def _check(self, runtime: Runtime) -> None:
+        await runtime.executor.run(runtime.check)
 
     def _ask(self, until: float) -> None:
         """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
@@ -382,7 +386,9 @@ class AsyncWorker(Front):
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError, InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
+            WorkerError: The worker runs already, cannot call a handler, or has an engine that connects in this loop
+                only, and no ``worker_engine``.
+            InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:
             >>> @queue.handler("call")
@@ -507,6 +513,25 @@ class AsyncWorker(Front):
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    async def _check(self, runtime: Runtime) -> None:
+        """Check as a Worker does. Raise WorkerError if the engine can connect in the caller's event loop only."""
+        try:
+            await super()._check(runtime)
+        except Exception as error:
+            if isinstance(error, FairQueueError) or self._options.engine is not self._engine:
+                raise
+            connects_here = False
+            with suppress(Exception):
+                async with asyncio.timeout(self._options.timings.connect), self._engine.connect():
+                    connects_here = True
+            if not connects_here:
+                raise
+            raise WorkerError(
+                f"worker {self.name} cannot make its own connections, in event loops of its own, and its engine can "
+                f"connect in this loop ({type(error).__name__}: {said(error)}); if the engine's async_creator serves "
+                "one loop, give AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any"
+            ) from error
 
     def _is_busy(self) -> bool:
         return self._life is not None and not self._life.done() and not self._life.get_loop().is_closed()

@@ -5,11 +5,12 @@ import sys
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from sqlalchemy_fairqueue import Delivery, Queue
 from sqlalchemy_fairqueue.embedded import EmbeddedServerError, embedded_server
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.worker.options import check_isolated
+from sqlalchemy_fairqueue.worker.options import WorkerOptions, ready_options
 
 _HANDLERS = """
 def plain(delivery: Delivery, session: ForTypeCheckers) -> ForTypeCheckers: ...
@@ -34,10 +35,11 @@ def test_child_processes_are_refused_without_groups_of_processes(monkeypatch: py
     """A worker refuses at its start what it could not kill."""
     queue = Queue("documents")
     queue.handler(isolation="process")(isolated)
-    check_isolated([queue])
+    options = WorkerOptions(engine=create_engine("postgresql+psycopg://"), queues=(queue,))
+    ready_options(options, options.engine)
     monkeypatch.delattr(os, "killpg")
     with pytest.raises(WorkerError, match="has no groups of processes to kill it by"):
-        check_isolated([queue])
+        ready_options(options, options.engine)
 
 
 def test_annotations_for_type_checkers_need_not_be_defined() -> None:

@@ -371,3 +371,32 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("first_ends", [False, True])
+def test_a_signal_for_two_workers(engine: Engine, *, first_ends: bool) -> None:
+    """One signal stops both; whichever has ended before, then the program's own handler is back."""
+    queues = Queue("documents"), Queue("mails")
+    for queue in queues:
+        queue.handler()(lambda _: None)
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    own = signal.getsignal(signal.SIGTERM)
+
+    async def run() -> None:
+        made = create_async_engine(async_url(engine.url))
+        workers = [AsyncWorker(made, queue) for queue in queues]
+        running = [asyncio.create_task(worker.run(handle_signals=True)) for worker in workers]
+        await auntil(lambda: all(worker._runtime is not None for worker in workers), "both work")
+        if first_ends:
+            await workers[0].stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(asyncio.gather(*running), PATIENCE.total_seconds())
+        await made.dispose()
+
+    try:
+        asyncio.run(run())
+        assert signal.getsignal(signal.SIGTERM) is own
+        assert heard == []
+    finally:
+        signal.signal(signal.SIGTERM, before)

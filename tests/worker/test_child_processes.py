@@ -25,7 +25,17 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Retry, RetryPolicy, Worker
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    Context,
+    Delivery,
+    InvalidArgument,
+    Queue,
+    ResultNotKept,
+    Retry,
+    RetryPolicy,
+    Worker,
+)
 from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
 from tests.fixtures.forks import Fork
@@ -339,6 +349,41 @@ def test_an_import_that_never_ends(
     with worker:
         until(lambda: worker.stats.retried == 1, "it has failed")
     assert "was not ready after 0.05 s" in database.value("select error from fq_message")
+
+
+_ONLY_HERE = """
+from datetime import timedelta
+from sqlalchemy_fairqueue import Bury, Retry
+
+class Value:
+    pass
+
+class NoSuchFile(Bury):
+    def __init__(self):
+        super().__init__("no such file")
+
+class Later(Retry):
+    def __init__(self):
+        super().__init__(delay=timedelta(hours=3), error="busy")
+"""
+
+
+def test_what_the_worker_cannot_import(
+    queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path
+) -> None:
+    """An outcome means what its base class means, and a result is not kept: the work was done, and is not repeated."""
+    (tmp_path / "only_here.py").write_text(_ONLY_HERE)
+    queue.configure(engine, result_retention=timedelta(hours=1))
+    queue.handler(**_PROCESS)(isolated.unknown_class)
+    ids = send(engine, queue, *({"folder": str(tmp_path), "how": how} for how in ("NoSuchFile", "Later", "Value")))
+    worker = serve(concurrency=1)
+    until(lambda: (worker.stats.buried, worker.stats.retried, worker.stats.completed) == (1, 1, 1), "all have ended")
+    [letter] = queue.dead_letters.list(engine)
+    assert (letter.message_id, letter.reason) == (ids[0], "no such file")
+    [later] = database.rows("select id, error, dequeue_at - fq_now() > 10000000000 as late from fq_message")
+    assert tuple(later) == (ids[1], "busy", True)
+    with pytest.raises(ResultNotKept, match="a Value cannot be sent from its child process: the worker has no such"):
+        queue.result(engine, ids[2])
 
 
 @pytest.mark.usefixtures("forked_children")

@@ -193,7 +193,7 @@ def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch)
     """Where nothing can be put back, the default is."""
     set_to: dict[int, object] = {}
     monkeypatch.setattr(signal, "signal", set_to.__setitem__)
-    monkeypatch.setattr(signal, "getsignal", set_to.__getitem__)
+    monkeypatch.setattr(signal, "getsignal", set_to.get)
     with threads.on_signal(lambda: None, 1.0, monotonic):
         assert signal.SIG_DFL not in set_to.values()
     assert list(set_to.values()) == [signal.SIG_DFL] * 2
@@ -232,5 +232,5 @@ def test_two_workers_of_a_process_and_a_child_with_its_loop(tmp_path: Path) -> N
     """
     (tmp_path / "program.py").write_text(_NESTED)
     ended = run_fork(["python", "program.py"], tmp_path, os.environ, PATIENCE.total_seconds())
-    assert ended.stdout == "0 handle set()\nstatus 1\n"
+    assert ended.stdout == "0 _dispatch set()\nstatus 1\n"
     assert "went on with that loop" in ended.stderr

@@ -1,7 +1,9 @@
 """Workers where the server's default isolation is a strict one."""
 
+from typing import Any
+
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import Engine, NullPool, create_engine, event
 
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
@@ -24,6 +26,29 @@ def test_a_worker(queue: Queue, engine: Engine, strict: Engine, database: Databa
     with Worker(strict, queue, housekeeping=False) as worker:
         until(lambda: is_empty(database), "all are done")
         until(lambda: worker.stats.completed == 10, "they are counted")
+
+
+@pytest.mark.parametrize("how", ["database", "session"])
+def test_a_default_that_changed_after_the_first_connection(queue: Queue, database: Database, how: str) -> None:
+    """What SQLAlchemy has read of the server once is not what a worker relies on."""
+    engine = create_engine(database.url)
+    engine.connect().close()
+    if how == "database":
+        database.execute(f"alter database \"{database.name}\" set default_transaction_isolation = 'serializable'")
+        engine.dispose()
+    else:
+
+        @event.listens_for(engine, "connect")
+        def set_up(connection: Any, _: object) -> None:
+            connection.execute("set session characteristics as transaction isolation level repeatable read")
+            connection.commit()
+
+    queue.handler()(lambda _: None)
+    queue.enqueue(engine, channel="a", payload=1)
+    with Worker(engine, queue) as worker:
+        until(lambda: worker.stats.completed == 1, "it is done")
+    assert worker.stats.failures == 0
+    engine.dispose()
 
 
 def test_housekeeping(strict: Engine, database: Database) -> None:

@@ -90,8 +90,8 @@ def _poll(polls: PollSchedule, now: float, found: int = 0) -> float:
 def test_what_another_consumer_was_woken_for_is_left_to_it_for_a_moment() -> None:
     """Named, it polls at once; not named, a moment after the first notification, however many follow."""
     polls = _waiter()
-    assert polls.poll_later(500.0)
-    assert not polls.poll_later(500.01)
+    assert polls.poll_now(500.02)
+    assert not polls.poll_now(500.03)
     assert polls.next_at == 500.02
     assert polls.poll_now(500.015)
     assert polls.next_at == 500.015
@@ -100,10 +100,10 @@ def test_what_another_consumer_was_woken_for_is_left_to_it_for_a_moment() -> Non
 def test_a_poll_is_for_all_that_was_said_before_it() -> None:
     """A poll sees what others were woken for before it; for what they are woken for later there is another one."""
     polls = _waiter()
-    polls.poll_later(500.0)
+    polls.poll_now(500.02)
     assert _poll(polls, 500.005) > 501
     polls.begin(600.0)
-    polls.poll_later(600.001)
+    polls.poll_now(600.021)
     polls.nothing(600.002, None)
     assert polls.next_at == 600.021
 
