@@ -218,6 +218,8 @@ def redrive_dead(
         rate: The most dead letters to put back in a time, like 50/s. Default: as fast as it goes.
     """
     _check_selection(ids, chosen, limit, everything=everything)
+    if rate is not None and rate.of == "cost":
+        raise usage_error(f"--rate is {rate.per_time()} of cost; give a rate of dead letters, like 50/s")
     with open_queue(options) as (installation, queue):
         engine = installation.engine
         wanted = list(dict.fromkeys(ids)) if ids else _found(queue, engine, chosen.arguments(installation), limit)

@@ -314,7 +314,7 @@ async def cancel(call: Call) -> Question | Done:
             return Question(f"Cancel {plural(len(call.ids), 'message')}?", "Cancel them", effects)
         outcomes = [(await call.act(call.of.cancel, one)).outcome for one in call.ids]
         counts = f"{outcomes.count('cancelled')} cancelled, {outcomes.count('leased')} out"
-        return Done("cancel_selected", f"{counts} of {call.ids}", len(outcomes))
+        return Done("cancel_selected", f"{counts} of {call.ids}", len(outcomes) - outcomes.count("missing"))
     [message_id] = call.ids or [0]
     if not call.confirmed:
         return Question(f"Cancel message {message_id}?", "Cancel the message")

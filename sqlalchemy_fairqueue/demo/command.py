@@ -65,7 +65,7 @@ def _options() -> argparse.Namespace:
     add("--output", metavar="FILE", type=Path, default=Path("fairqueue-demo.png"), help=picture)
     add("--report", metavar="FILE", type=Path, help=f"{report}; needs the extra report")
     options = parser.parse_args()
-    if min(options.workers, options.limit or 1) < 1:
+    if min(options.workers, 1 if options.limit is None else options.limit) < 1:
         parser.error("--workers and --limit are whole numbers from 1")
     for path, endings in (options.output, (".png", ".svg", ".pdf")), (options.report, (".html",)):
         if path and (path.suffix not in endings or path.is_dir() or not os.access(path.parent, os.W_OK)):

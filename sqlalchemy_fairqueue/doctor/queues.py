@@ -204,7 +204,8 @@ def _limit_reached(stats: QueueStats) -> tuple[str, str] | None:
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
         return "--max-concurrency", f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
-    if stats.max_cost_out is not None and cost + (stats.next_cost or 0) > stats.max_cost_out:
+    # A message that costs more than the limit goes while nothing else is out.
+    if stats.max_cost_out is not None and 0 < cost > stats.max_cost_out - (stats.next_cost or 0):
         return "--max-cost-out", f"a cost of {cost:,} of {stats.max_cost_out:,} out"
     return None
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from opentelemetry import metrics, trace
@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.figures.gauges import Gauge
+    from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.instrumentation import Handled
     from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue
 
 logger = logging.getLogger(__name__)
+# Seconds for which a reading that failed stands for all gauges; an export comes much later.
+_FAILED = 1.0
 
 Relation = Literal["link", "child"]
 Sending = Literal["span", "context"]
@@ -275,21 +278,37 @@ def observe_queues(
     schema = found if schema is None else schema
     figures = SharedFigures(engine, queues or None, schema=schema)
     meter = metrics.get_meter("sqlalchemy_fairqueue", meter_provider=meter_provider)
+    read = _reader(figures)
     for gauge in GAUGES:
         if gauge.otel:
-            meter.create_observable_gauge(gauge.otel, [_observer(figures, gauge)], gauge.unit, gauge.meaning)
+            meter.create_observable_gauge(gauge.otel, [_observer(read, gauge)], gauge.unit, gauge.meaning)
 
 
-def _observer(figures: SharedFigures, gauge: Gauge) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    def observe(_: CallbackOptions) -> Iterable[Observation]:
+def _reader(figures: SharedFigures) -> Callable[[], Iterable[QueueFigures]]:
+    """Return a function that asks the database once for all gauges of an export, also if that does not answer."""
+    again_at = 0.0
+
+    def read() -> Iterable[QueueFigures]:
+        nonlocal again_at
+        if monotonic() < again_at:
+            return ()
         try:
-            queues = figures.get().queues.values()
+            return figures.get().queues.values()
         except (SQLAlchemyError, FairQueueError) as error:
             logger.warning("the figures of the queues cannot be read: %s: %s", type(error).__name__, logged(error))
-            return []
+            again_at = monotonic() + _FAILED
+            return ()
+
+    return read
+
+
+def _observer(
+    read: Callable[[], Iterable[QueueFigures]], gauge: Gauge
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_: CallbackOptions) -> Iterable[Observation]:
         return [
             Observation(value, {"messaging.destination.name": queue.name} | ({gauge.label: label} if label else {}))
-            for queue in queues
+            for queue in read()
             for label, value in gauge.values(queue)
         ]
 

@@ -215,6 +215,8 @@ def test_redrive_at_a_pace(cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyP
     assert cli("dead", "redrive", "--all", "--rate", "2/s", "--yes").out == "5 redriven\n"
     assert waits == [(1.0, 3), (1.0, 1)]
     assert cli("dead", "redrive", "--all", "--rate", "soon", "--yes").status == 2
+    refused = cli("dead", "redrive", "--all", "--rate", "100/s of cost", "--yes")
+    assert (refused.status, "--rate is 100/s of cost" in refused.err) == (2, True)
 
 
 def test_all_must_be_said(cli: Cli, engine: Engine) -> None:

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags, TraceState
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
@@ -247,6 +247,18 @@ def test_metrics(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     own = {"fairqueue", "documents", "enqueue", "handle", "complete", "ready", "scheduled", "held", "leased"}
     own |= {"deliverable", "paused", "limited"}
     assert values <= own | set(waits)
+
+
+def test_gauges_of_a_database_that_is_away(
+    telemetry: Callable[..., Telemetry], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An export asks once for all of its gauges, and leaves them out."""
+    engine, asked = create_engine("postgresql+psycopg://127.0.0.1:1/nothing"), []
+    event.listen(engine, "do_connect", lambda *_: asked.append(True))
+    found = telemetry()
+    observe_queues(engine, Queue("documents"), meter_provider=found.meters)
+    found.reader.get_metrics_data()
+    assert (len(asked), caplog.text.count("the figures of the queues cannot be read")) == (2, 1)
 
 
 @pytest.mark.parametrize("settles", [True, False], ids=["by the handler", "by the worker"])
