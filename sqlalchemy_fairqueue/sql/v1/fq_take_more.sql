@@ -100,26 +100,10 @@ begin
     case when v_state.rate_of = 'cost' then v_rate_room end
   );
   v_estimate := fairqueue.fq_estimate(v_state.mean_cost::bigint, l.is_timed::boolean);
-  if v_first.ordering_key is not null then
-    c := fairqueue.fq_cut_ordered(
-      v_first.channel_id::bigint, v_first.ordering_key::text, v_first.kind::text, v_state.head_dequeue_at::bigint,
-      v_state.head_message_id::bigint, v_room, v_first.max_cost::bigint, p_max_bytes, v_estimate, v_now
-    );
-  else
-    v_room := fairqueue.fq_lock_alike(
-      v_first.channel_id::bigint, v_first.kind::text, v_state.head_dequeue_at::bigint,
-      v_state.head_message_id::bigint, v_room, v_first.max_cost::bigint, v_now
-    );
-    if v_room = 0 then
-      return;
-    end if;
-    c := fairqueue.fq_cut_batch(
-      array[v_first.channel_id]::bigint[], array[v_state.head_dequeue_at]::bigint[],
-      array[v_state.head_message_id]::bigint[], array[v_room]::integer[], array[v_state.tag]::bigint[],
-      array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[], array[v_estimate]::integer[],
-      l.by_cost::boolean, null::bigint, v_room, v_room, p_max_bytes, false::boolean, '{}'::bigint[], v_now
-    );
-  end if;
+  c := fairqueue.fq_cut_alike(
+    v_first.channel_id::bigint, v_first.ordering_key::text, v_first.kind::text, v_state.head_dequeue_at::bigint,
+    v_state.head_message_id::bigint, v_room, v_first.max_cost::bigint, p_max_bytes, v_estimate, v_now
+  );
   if c.rows is null then
     return;
   end if;
