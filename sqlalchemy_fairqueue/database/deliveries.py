@@ -243,25 +243,25 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
 
     Return the new end; None if the lease has ended, or if it does not cover one of the deliveries any more.
     """
-    lease_id = tokens[0].lease_id
-    [[expires_at]] = target.call(
-        "fq_extend",
-        f"extend lease {lease_id} of",
-        lease_id=lease_id,
+    [extended] = heartbeat(connection, target, [tokens[0].lease_id], lease, tokens)
+    return extended.expires_at
+
+
+def heartbeat(
+    connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta, tokens: Sequence[Token] = ()
+) -> list[ExtendedLease]:
+    """Extend leases to run for *lease* from now; return them with their cancelled messages. The caller commits.
+
+    A lease that does not cover one of *tokens* any more is lost.
+    """
+    rows = target.call(
+        "fq_heartbeat",
+        f"extend {len(lease_ids)} leases of",
+        lease_ids=list(lease_ids),
         lease=lease,
         ids=[token.message_id for token in tokens],
         deliveries=[token.deliveries for token in tokens],
     ).tuples(connection)
-    return None if expires_at is None else instant(expires_at)
-
-
-def heartbeat(
-    connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta
-) -> list[ExtendedLease]:
-    """Extend leases to run for *lease* from now; return them with their cancelled messages. The caller commits."""
-    rows = target.call(
-        "fq_heartbeat", f"extend {len(lease_ids)} leases of", lease_ids=list(lease_ids), lease=lease
-    ).rows(connection)
     return [
         ExtendedLease(lease_id, None if expires_at is None else instant(expires_at), cancelled or [])
         for lease_id, expires_at, cancelled in rows

@@ -22,7 +22,7 @@ CHANGES = {
     "create function fq_version(int) returns int language sql as 'select 1'; drop function fq_version()": (
         "function fq_version is changed: its parameters are (integer)"
     ),
-    "alter function fq_extend security invoker": "function fq_extend is changed: security definer from yes to none",
+    "alter function fq_held security invoker": "function fq_held is changed: security definer from yes to none",
     "grant execute on function fq_held to public": "function fq_held is changed: execute by public from none to yes",
     "drop schema public_stages": "schema stages is missing",
     "create function fq_cancel(int) returns int language sql as 'select 1'": (

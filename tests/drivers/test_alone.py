@@ -157,9 +157,9 @@ def test_who_watches_sees_all(make_face: MakeFace, face: Face, queue: Queue, use
         own = [
             found[0]
             for statement in seen
-            if (found := re.findall(r"fq_(?:enqueue|dequeue|extend|complete)", statement))
+            if (found := re.findall(r"fq_(?:enqueue|dequeue|heartbeat|complete)", statement))
         ]
-        assert own == ["fq_enqueue", "fq_dequeue", "fq_extend", "fq_complete", "fq_complete"] * 2
+        assert own == ["fq_enqueue", "fq_dequeue", "fq_heartbeat", "fq_complete", "fq_complete"] * 2
 
 
 @psycopg_only

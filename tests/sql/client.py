@@ -215,9 +215,10 @@ class Kernel:
         )
 
     def extend(self, lease_id: int | None, lease: int | None = 30 * SECOND, *hands: Hand) -> int | None:
-        """fq_extend: the new end of the lease, or None."""
+        """fq_heartbeat of one lease: its new end, or None."""
         end: int | None = self.value(
-            "select fq_extend(%(lease_id)s::bigint, %(lease)s, %(ids)s::bigint[], %(deliveries)s::integer[])",
+            "select expires_at from fq_heartbeat("
+            "array[%(lease_id)s::bigint], %(lease)s, null, %(ids)s::bigint[], %(deliveries)s::integer[])",
             lease_id=lease_id,
             lease=lease,
             ids=[hand.id for hand in hands],

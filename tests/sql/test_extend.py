@@ -1,4 +1,4 @@
-"""fq_extend: a live lease runs on, a dead one stays dead."""
+"""fq_heartbeat: a live lease runs on, a dead one stays dead."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -39,7 +39,6 @@ def test_a_bad_duration_is_refused(kernel: Kernel, lease: int | None) -> None:
         kernel.extend(1, lease)
     assert refusal.value.sqlstate == "QF001"
     assert kernel.extend(1, HOUR) is None
-    assert kernel.extend(None, HOUR) is None
 
 
 def test_extending_waits_for_a_reclaim_and_loses(
@@ -58,16 +57,13 @@ def test_extending_waits_for_a_reclaim_and_loses(
 
 
 def test_a_lease_of_another_queue_is_lost(kernel: Kernel) -> None:
-    """Neither fq_extend nor fq_heartbeat extends a lease under the name of another queue."""
+    """No lease is extended under the name of another queue."""
     kernel.enqueue("a")
     lease_id = kernel.dequeue().lease_id
     before = kernel.rows("select * from fq_lease")
     given = {"id": lease_id, "lease": HOUR}
-    extend = "select fq_extend(%(id)s::bigint, %(lease)s, '{}', '{}', %(queue)s)"
     heartbeat = "select expires_at from fq_heartbeat(array[%(id)s::bigint], %(lease)s, %(queue)s)"
-    for verb in (extend, heartbeat):
-        assert kernel.value(verb, queue="other", **given) is None
-        assert kernel.rows("select * from fq_lease") == before
-    for verb in (extend, heartbeat):
-        assert kernel.value(verb, queue="q", **given) is not None
+    assert kernel.value(heartbeat, queue="other", **given) is None
+    assert kernel.rows("select * from fq_lease") == before
+    assert kernel.value(heartbeat, queue="q", **given) is not None
     assert kernel.rows("select * from fq_lease") != before
