@@ -1,6 +1,7 @@
 """Lock waits between pairs of verbs, one of them in an open transaction."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from sqlalchemy import Engine
@@ -89,6 +90,21 @@ def test_the_named_verbs_wait(kernel: Kernel, open_kernel: OpenKernel, waits: Wa
     rival = waits.start(on(lambda rival: verb(rival, hands))).blocked()
     holder.commit()
     rival.result()
+
+
+def test_a_change_of_a_plan_waits_for_who_puts_a_channel_on_it(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """Otherwise the change would not be spread to that channel. The other way round the later one waits, too."""
+    change = "select fq_configure_plan('q', 'gold', '{\"weight\": 2}')"
+    kernel.rows(change)
+    follow = "select fq_configure_channel('q', 'a', '{\"plan\": \"gold\"}')"
+    for first, second in ((follow, change), (change, follow)):
+        holder = open_kernel()
+        holder.rows(first)
+        rival = waits.start(on(partial(Kernel.rows, sql=second))).blocked()
+        holder.commit()
+        rival.result()
 
 
 def _undone(verb: Verb, hands: list[Hand]) -> Callable[[Engine], None]:

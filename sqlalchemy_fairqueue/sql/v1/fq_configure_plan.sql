@@ -20,28 +20,16 @@ begin
   on conflict (name) do update
   set plans = true
   where not q.plans;
-  loop
-    perform
-    from fairqueue.fq_plan n
-    where n.queue = p_queue
-      and n.name = p_name
-    for update;
-    if found then
-      update fairqueue.fq_plan n
-      set policy = fairqueue.fq_changed_policy(n.policy::jsonb, p_changes, 'policy'::text),
-        revision = greatest(n.revision + 1, fairqueue.fq_now()),
-        spread_after = 0,
-        spread_again = null,
-        spread_at = 0
-      where n.queue = p_queue
-        and n.name = p_name;
-      exit;
-    end if;
-    insert into fairqueue.fq_plan (queue, name, policy, revision, spread_after)
-    values (p_queue, p_name, fairqueue.fq_changed_policy(null::jsonb, p_changes, 'policy'::text), fairqueue.fq_now(), 0)
-    on conflict (queue, name) do nothing;
-    exit when found;
-  end loop;
+  -- The name is set, too, so that the row is locked for update.
+  insert into fairqueue.fq_plan as n (queue, name, policy, revision, spread_after)
+  values (p_queue, p_name, fairqueue.fq_changed_policy(null::jsonb, p_changes, 'policy'::text), fairqueue.fq_now(), 0)
+  on conflict (queue, name) do update
+  set name = excluded.name,
+    policy = fairqueue.fq_changed_policy(n.policy::jsonb, p_changes, 'policy'::text),
+    revision = greatest(n.revision + 1, excluded.revision),
+    spread_after = 0,
+    spread_again = null,
+    spread_at = 0;
   if p_notify then
     perform fairqueue.fq_wake(p_queue);
   end if;
