@@ -17,19 +17,12 @@ begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   select f.name, f.max_concurrency, f.max_cost_out, f.rate_interval, f.rate_burst, f.rate_of,
-    (
-      select fairqueue.fq_rate_allows_at(s.rate_at, f.rate_interval, f.rate_burst)
-      from fairqueue.fq_limit_share s
-      where s.limit_name = f.name
-        and s.queue = ''
-      order by s.limit_name desc, s.queue desc, s.row_version desc
-      limit 1
-    ),
+    fairqueue.fq_rate_allows_at(coalesce(m.rate_at, 0)::bigint, f.rate_interval, f.rate_burst),
     coalesce(m.messages_out, 0)::bigint, coalesce(m.cost_out, 0)::bigint, coalesce(m.queues, '{}'),
     coalesce(m.leased, '{}'), coalesce(m.contending, '{}')
   from fairqueue.fq_limit f
   cross join lateral (
-    select sum(x.messages_out) as messages_out, sum(x.cost_out) as cost_out,
+    select sum(x.messages_out) as messages_out, sum(x.cost_out) as cost_out, min(x.rate_at) as rate_at,
       array_agg(x.queue order by x.queue) as queues,
       array_agg(x.messages_out order by x.queue) as leased,
       array_agg(x.queue order by x.queue) filter (where x.contends_until > fairqueue.fq_now()) as contending

@@ -3,7 +3,7 @@
 -- that unheard signals free. A quota in cost counts only when it is used up.
 -- Guarantees: as fq_queue_room, but it draws nothing, and leaves no part of a shared limit to other queues.
 -- Cost: one probe a limit, and one more for each of the queues that share it. Locks: none.
--- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_limit_pkey, fq_limit_share_newest_ix; those of fq_limit_members.
+-- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_limit_pkey; those of fq_limit_members.
 -- Errors: none.
 create function fairqueue.fq_queue_allows(p_queue text, p_freed bigint, p_now bigint)
 returns bigint
@@ -20,21 +20,13 @@ as $$
         select min(
           least(
             f.max_concurrency - m.messages_out + coalesce(p_freed, 0),
-            fairqueue.fq_rate_room(p_now, s.rate_at, f.rate_interval, f.rate_burst),
+            fairqueue.fq_rate_room(p_now, m.rate_at, f.rate_interval, f.rate_burst),
             case when m.cost_out >= f.max_cost_out then 0 end
           )
         )
         from fairqueue.fq_limit f
         cross join lateral (
-          select l.rate_at
-          from fairqueue.fq_limit_share l
-          where l.limit_name = f.name
-            and l.queue = ''
-          order by l.limit_name desc, l.queue desc, l.row_version desc
-          limit 1
-        ) s
-        cross join lateral (
-          select sum(x.messages_out) as messages_out, sum(x.cost_out) as cost_out
+          select sum(x.messages_out) as messages_out, sum(x.cost_out) as cost_out, min(x.rate_at) as rate_at
           from fairqueue.fq_limit_members(f.name::text) x
         ) m
         where f.name = any (q.limits)
