@@ -276,13 +276,14 @@ def charge_running(
     *charges* has for each delivery its cost so far, in milliseconds, and how much of it was charged before.
     """
     target.call(
-        "fq_charge_running",
+        "fq_correct_costs",
         f"charge for {len(tokens)} deliveries of",
         ids=[token.message_id for token in tokens],
         lease_ids=[token.lease_id for token in tokens],
         deliveries=[token.deliveries for token in tokens],
         costs=[cost for cost, _ in charges],
         charged=[charged for _, charged in charges],
+        running=True,
     ).rows(connection)
 
 
@@ -358,6 +359,7 @@ def settlement(
     if told:
         values["costs"] = costs[0] if alone else list(costs)
         values["charged"] = charged[0] if alone else list(charged)
+        values["running"] = False
     if verb == "complete":
         values["kept"] = [one is not None for one in results] or None
         values["results"] = [None if one is None else one.content for one in results] or None

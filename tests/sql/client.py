@@ -162,10 +162,10 @@ class Kernel:
         self.rows("select fq_pause(%(queue)s, p_paused => false)", queue=self.queue)
 
     def charge_running(self, charges: Sequence[tuple[Hand, int, int]]) -> None:
-        """fq_charge_running: up to what deliveries that run cost so far, and up to what they were charged before."""
+        """fq_correct_costs: up to what deliveries that run cost so far, and up to what they were charged before."""
         self.rows(
-            "select fq_charge_running(%(queue)s, %(ids)s::bigint[], %(leases)s::bigint[], %(deliveries)s::integer[],"
-            " %(costs)s::bigint[], %(charged)s::bigint[])",
+            "select fq_correct_costs(%(queue)s, %(ids)s::bigint[], %(leases)s::bigint[], %(deliveries)s::integer[],"
+            " %(costs)s::bigint[], %(charged)s::bigint[], true)",
             queue=self.queue,
             ids=[hand.id for hand, _, _ in charges],
             leases=[hand.lease_id for hand, _, _ in charges],

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
-# The estimate of fq_estimate, in milliseconds; then the times of fq_charge_running, in microseconds.
+# The estimate of fq_estimate, in milliseconds; then the times of its charges, in microseconds.
 _ESTIMATE = 2_000
 _CHARGED_EVERY = 1_000_000
 _CHARGED_AFTER = 500_000
@@ -483,7 +483,7 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
 def _charge_running(
     dispatcher: Dispatcher, costs: CostState, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> None:
-    """Charge channels for handlers that have run for half a second or longer (fq_charge_running).
+    """Charge channels for handlers that have run for half a second or longer (fq_correct_costs).
 
     A handler costs its time so far plus two seconds, less what was already charged for the attempt.
     """
