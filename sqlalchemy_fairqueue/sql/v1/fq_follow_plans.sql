@@ -46,15 +46,9 @@ begin
       ) > 0 as first
     from asked c
     join plan p on p.name = c.plan and p.revision <> c.revision
-    cross join lateral (
-      select n.ctid as row, n.row_version
-      from fairqueue.fq_channel_state n
-      where n.channel_id = c.id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) newest
+    cross join lateral fairqueue.fq_newest_place(c.id) newest
     join fairqueue.fq_channel_state o
-      on o.ctid = newest.row
+      on o.ctid = newest.state_row
       and o.row_version is not distinct from newest.row_version
       and o.channel_id is not distinct from c.id
     for no key update of o skip locked

@@ -20,15 +20,9 @@ declare
 begin
   heard := 0;
   select o.ctid as row, o.* into s
-  from (
-    select n.ctid as row, n.row_version
-    from fairqueue.fq_channel_state n
-    where n.channel_id = p_channel_id
-    order by n.channel_id desc, n.row_version desc
-    limit 1
-  ) newest
+  from fairqueue.fq_newest_place(p_channel_id) newest
   join fairqueue.fq_channel_state o
-    on o.ctid = newest.row
+    on o.ctid = newest.state_row
     and o.row_version is not distinct from newest.row_version
     and o.channel_id is not distinct from p_channel_id
   for no key update of o skip locked;

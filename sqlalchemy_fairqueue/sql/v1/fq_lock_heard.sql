@@ -9,21 +9,14 @@ create function fairqueue.fq_lock_heard(
 language plpgsql
 as $$
 begin
-  -- Why the join is so: see fq_choose_one.
   with known as materialized (
-    select c.id, c.first, c.signals, newest.row, newest.row_version
+    select c.id, c.first, c.signals, newest.state_row as row, newest.row_version
     from (
       select u.id, min(u.ord) as first, count(*) as signals
       from unnest(p_channels) with ordinality u(id, ord)
       group by u.id
     ) c
-    left join lateral (
-      select n.ctid as row, n.row_version
-      from fairqueue.fq_channel_state n
-      where n.channel_id = c.id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) newest on true
+    left join lateral fairqueue.fq_newest_place(c.id) newest on true
   ),
   locked as materialized (
     select s.ctid as row, k.first, k.signals

@@ -32,14 +32,10 @@ begin
     select s.ctid as row
     from fairqueue.fq_channel c
     left join fairqueue.fq_queue q on q.name = c.queue
-    cross join lateral (
-      select n.ctid as row, n.row_version
-      from fairqueue.fq_channel_state n
-      where n.channel_id = c.id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) newest
-    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
+    cross join lateral fairqueue.fq_newest_place(c.id) newest
+    join fairqueue.fq_channel_state s
+      on s.ctid = newest.state_row
+      and s.row_version is not distinct from newest.row_version
     where c.id > p_after
       and c.id <= last_id
       and greatest(s.used_at, s.last_dequeue_at) < v_now - case

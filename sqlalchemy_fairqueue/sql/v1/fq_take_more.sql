@@ -50,17 +50,10 @@ begin
   if coalesce(l.room, 0) = 0 or l.is_limited and l.dispatch_row is null then
     return;
   end if;
-  -- Why the join is so: see fq_choose_one.
   select s.ctid as row, num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as is_limited, s.* into v_state
-  from (
-    select n.ctid as row, n.row_version
-    from fairqueue.fq_channel_state n
-    where n.channel_id = v_first.channel_id
-    order by n.channel_id desc, n.row_version desc
-    limit 1
-  ) newest
+  from fairqueue.fq_newest_place(v_first.channel_id::bigint) newest
   join fairqueue.fq_channel_state s
-    on s.ctid = newest.row
+    on s.ctid = newest.state_row
     and s.row_version is not distinct from newest.row_version
   where s.head_message_id is not null
     and s.paused_at is null
