@@ -149,7 +149,11 @@ class _Comparison:
         return found
 
     def replace(self, upgrade: ops.UpgradeOps) -> None:
-        """Insert our operations in the order of the metadata, and remove the changes that our operations replace."""
+        """Insert our operations, and remove the changes that they replace.
+
+        Repairs and upgrades come first, by schema. An installation comes where Alembic would create the first of its
+        tables, before tables of the user's that may refer to ours. Additions to our tables, and grants, come last.
+        """
         gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
         added: list[MigrateOperation] = []

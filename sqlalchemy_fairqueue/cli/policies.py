@@ -166,7 +166,7 @@ def policy_document(policy: ChannelPolicy) -> dict[str, object]:
 
 
 def settings_document(settings: QueueSettings) -> dict[str, object]:
-    """Return the settings of a queue as a JSON document; the names of durations end with their unit."""
+    """Return the settings of a queue as a JSON document. The names of durations say that they are in seconds."""
     document = {
         f"{name}_seconds" if isinstance(definition, Duration) else name: plain(getattr(settings, name))
         for name, definition in SETTINGS.items()

@@ -1,4 +1,4 @@
-"""The pages: queues, tenants, messages, plans, groups, dead letters, schedules, workers, what operators did, health."""
+"""The pages: queues, tenants, messages, plans, limits, groups, dead letters, schedules, workers, audits, health."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import getincrementaldecoder
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -78,10 +79,15 @@ def link(page: str, /, **query: object) -> str:
 
 
 def payload_text(content: bytes, size: int | None) -> str:
-    """Return a payload to read: JSON over several lines, other text as it is, bytes as Python writes them."""
+    """Return a payload as text to read: JSON over several lines, bytes that are no UTF-8 as Python writes them.
+
+    *size* is the size of the whole payload. If *content* is only its beginning, or *size* is None, JSON is left as it
+    is written, and the text ends with an ellipsis.
+    """
     whole = size is not None and size <= len(content)
     try:
-        text = content.decode()
+        # The beginning of a payload may end within a character.
+        text = getincrementaldecoder("utf-8")().decode(content, final=whole)
     except UnicodeDecodeError:
         return repr(content)
     if whole:

@@ -56,8 +56,8 @@ class Visit:
 def make_visits(seed: int, limit: int | None) -> list[Visit]:
     """Return the visits: Bob's, with at most *limit* files of the standard library, and ten others of up to five files.
 
-    The others come one by one, when as many files are parsed as about 5 to 60 percent of Bob's. So they come long
-    before his backlog is gone.
+    The others come one by one: the first when the number of parsed files reaches about 5 percent of the number of
+    Bob's files, the last at about 60 percent. So they come long before his backlog is gone.
     """
     random = Random(seed)  # noqa: S311 - a repeatable scenario, no secret
     found = (path for path in LIBRARY.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(LIBRARY).parts))

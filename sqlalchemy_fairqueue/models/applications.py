@@ -384,10 +384,12 @@ class SignalMixin(columns.fq_signal):
 
 @mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
-    """What a queue has drawn from a shared limit, in virtual time.
+    """The share of a queue in a shared limit.
 
-    Until ``contends_until`` the queue counts as held back by the limit. A row with the queue '' is about the limit
-    itself.
+    ``tag`` counts what the queue has drawn: messages, or their cost if the limit has a quota in cost. A queue that the
+    limit does not hold back goes on from the limit's own tag at least, so that idle time saves nothing up. Until
+    ``contends_until`` the queue counts as held back by the limit. The row with the queue '' belongs to the limit
+    itself: ``rate_at`` is the state of its rate, and ``tag`` the greatest tag from which a queue has drawn.
     """
 
 

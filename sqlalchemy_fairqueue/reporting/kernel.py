@@ -109,8 +109,9 @@ def _count_start(channel: Channel, at: int) -> None:
 
 
 def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
-    """Go through all events by time, and fill *channels*. Return how long messages were leased, and the most at once.
+    """Go through all events by time, and fill *channels*.
 
+    Return the time in which at least one message was leased, and the most messages that were leased at once.
     At one instant, ends come first, then messages that become ready, then starts: an end makes room for a start.
     """
     # Compiled code gets a plain tuple: numba's cache on disk must not refer to classes, which a later version may lack.

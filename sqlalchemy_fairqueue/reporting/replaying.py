@@ -54,7 +54,11 @@ def recorded_queue(
 def replay_of(
     queue: RecordedQueue, scenario: Scenario | None, *, policies_known: bool, window: timedelta | None = None
 ) -> Replay:
-    """Replay a queue under a scenario, or, for None, under the record's own policies, to find the replay's error."""
+    """Replay a queue under a scenario.
+
+    None means the policies of the record itself. The replay then has ``replay_error`` and ``replay_bias``, which tell
+    how far its times are from the recorded ones.
+    """
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
     capacity = queue.capacity if workers is None else Capacity(workers, 0, workers, workers)

@@ -130,8 +130,8 @@ def replay(
         history: An archive, a live history, or another frame with the columns of a history; each row once. The frame
             may have a column ``priority`` of the messages, which a history itself lacks; null means none.
         recorded: Whether the result also has the recorded history, as scenario "as recorded".
-        policies: The frame of ``table=channels``, read at this call; by default no limits. The replay estimates the
-            number of workers with it: a message that waits for a limit does not show that workers are few.
+        policies: The frame of ``table=channels``, read at this call; by default no limits. The replay needs the limits
+            to estimate the number of workers: if a message waits for a limit, workers may be free meanwhile.
 
     Raises:
         InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A

@@ -63,8 +63,8 @@ class Change:
 def configure(target: Target, changes: QueueChanges) -> Change:
     """Change settings of a queue, except its limits.
 
-    If *changes* has ``defaults`` and the queue has none yet, its defaults become the target's policy with these
-    changes.
+    If *changes* has ``defaults``, they change single fields of the queue's defaults. If the queue has no defaults yet,
+    they change those fields of the target's policy, which then becomes the queue's defaults.
     """
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.dashboard.reading import Health
+from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
 from sqlalchemy_fairqueue.doctor.examination import Examination
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level
@@ -311,3 +312,10 @@ async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         for path in (*PAGES, "tenant?queue=documents&channel=a", f"message?queue=documents&id={message_id}"):
             assert (await client.get(f"/{path}")).status_code == 200, path
+
+
+def test_the_beginning_of_a_payload() -> None:
+    """It may end within a character; what is no text is shown as bytes."""
+    assert payload_text("größe".encode()[:3], 7) == "gr\n…"
+    assert payload_text('{"a": "ö"}'.encode(), 11) == '{\n  "a": "ö"\n}'
+    assert payload_text(b"\xff\xfea", 3) == r"b'\xff\xfea'"

@@ -178,7 +178,11 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
 
 @compilable
 def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages by their due times. Return where they end."""
+    """Fill *assigned* from *begin* on with up to *limit* messages, first come, first served. Return where they end.
+
+    The next message is the first one of the channel that was ready earliest. A channel is ready when its first message
+    is due and its rate allows it.
+    """
     channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:

@@ -146,7 +146,10 @@ _NESTED = (types.StructType, types.MapType)
 
 
 class Kind(NamedTuple):
-    """The Spark types that a column accepts, *words* for them in errors, and its Arrow type in frames of text files."""
+    """The Spark types that a column accepts, and *words* for them in errors.
+
+    *arrow* is the type of the column in messages that ``text_files`` reads from CSV or JSON files.
+    """
 
     accepted: tuple[type[types.DataType], ...]
     words: str
