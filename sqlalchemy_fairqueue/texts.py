@@ -80,7 +80,7 @@ def exception_line(error: str | None) -> str | None:
         return None
     lines = [_MARGIN.sub("", line) for line in error.strip().splitlines()] or [""]
     behind = max((number for number, line in enumerate(lines, 1) if line.startswith("  File ")), default=0)
-    return next((line for line in lines[behind:] if line and not line[0].isspace()), lines[-1])
+    return next((line for line in lines[behind:] if line[:1].strip() and line != "[...]"), lines[-1])
 
 
 def clean(text: str) -> str:

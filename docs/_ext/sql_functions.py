@@ -15,7 +15,9 @@ from sqlalchemy_fairqueue.sql.files import functions, latest_version
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-_VERBS = tuple(f"fq_{verb}" for verb in ("enqueue", "dequeue", "hear", "complete", "end_attempts", "extend", "cancel"))
+_VERBS = tuple(
+    f"fq_{verb}" for verb in ("enqueue", "dequeue", "hear", "complete", "end_attempts", "heartbeat", "cancel")
+)
 _SIGNATURE = re.compile(r"create function fairqueue\.(\w+\(.*?\))\n(?:returns (.*?)\n)?language", re.DOTALL)
 _LINK = re.compile(r"\]\((?:\.\./)+sqlalchemy_fairqueue/sql(?:/v\d+/(?:\w+/)?(\w+)\.sql)?\)")
 

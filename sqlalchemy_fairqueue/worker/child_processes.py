@@ -121,7 +121,7 @@ def _sent(value: Any) -> _Sent:
     If the worker cannot unpickle a result, the result is not kept. The attempt has not failed then, since the handler
     has done its work.
     """
-    pickled, problem = b"", "the worker has no such class"
+    pickled, problem = b"", "the worker cannot unpickle it"
     try:
         pickled = pickle.dumps(value)
     except Exception as error:  # noqa: BLE001 - objects of the handler's may raise anything

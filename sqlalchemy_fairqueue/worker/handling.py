@@ -326,7 +326,8 @@ class CommitCheck:
         function: Any = self._handler.function
         while isinstance(function, partial):
             function = function.func
-        function = inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
+        function = inspect.unwrap(function)
+        function = function if inspect.isroutine(function) else type(function).__call__
         message = (
             f"the handler of kind {self._handler.kind!r} commits its session itself, without the completion of its "
             "message: what it wrote happens again if the message is delivered again; leave the commit to the worker"

@@ -240,8 +240,7 @@ class Runtime:
             raise
 
     def health(self) -> Health:
-        ended = [looper.thread.name for looper in self._loopers if not looper.thread.is_alive()]
-        fatal = [f"its thread {name} has ended" for name in ended]
+        fatal = [f"its thread {one.thread.name} has ended" for one in self._loopers if not one.thread.is_alive()]
         if (hung := self._options.stats.hung) >= self._options.concurrency:
             fatal.append(f"all of its {hung} handlers hang")
         problems = fatal + self._health.unanswered()

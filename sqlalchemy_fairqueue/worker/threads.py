@@ -207,8 +207,8 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     def hear(number: int) -> None:
         nonlocal asked_at
         if asked_at is None:
-            asked_at = clock()
             stop()
+            asked_at = clock()
         elif clock() - asked_at >= grace:
             os._exit(128 + number)
 
@@ -227,7 +227,9 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
 
 def _dispatch(number: int, _: FrameType | None) -> None:
     for hear in _hearing.copy():
-        hear(number)
+        # The event loop of a worker that was not stopped may be closed.
+        with suppress(RuntimeError):
+            hear(number)
 
 
 def _put_back() -> None:

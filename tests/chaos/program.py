@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Delivery, Lease, Queue, Worker
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+from sqlalchemy_fairqueue.worker.leases import Buffer
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.chaos.business import Handlers
@@ -96,7 +96,7 @@ def _stop_inside_the_worker(stops: Stops, engine: Engine) -> None:
         if verb is Verb.COMPLETE:
             stage("completed")
 
-    _around(Fetcher, "_hand_on", lambda *_: stage("taken"), None)
+    _around(Buffer, "extend", lambda *_: stage("taken"), None)
     _around(Executor, "_finish", leaving, None)
     _around(Settler, "write", None, sent)
     _around(Heartbeat, "_extend", lambda *_: stage("extending"), lambda *_: stage("extended"))

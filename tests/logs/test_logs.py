@@ -30,6 +30,8 @@ def _extras() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(source)) if "extra=" in source else ():
             if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.Dict):
                 yield from ((file.name, str(key.value)) for key in node.value.keys if isinstance(key, ast.Constant))
+            if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.DictComp):
+                yield from ((file.name, key) for key in ast.literal_eval(node.value.generators[0].iter))
 
 
 def test_the_list_is_whole() -> None:

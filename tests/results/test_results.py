@@ -135,13 +135,13 @@ def test_a_lost_delivery_keeps_nothing(engine: Engine, queue: Queue, out: Out, d
 def test_a_dead_letter_says_why(engine: Engine, queue: Queue, out: Out) -> None:
     """The reason and the error; after a redrive the message has not ended, and may have a result."""
     delivery = out()
-    queue.bury(engine, delivery, reason="no such page", error="Traceback\n  ...\nValueError: page 7")
+    queue.bury(engine, delivery, reason="no such page", error='Traceback\n  File "a.py"\nValueError: page 7')
     with pytest.raises(
         MessageFailed, match=r"failed: no such page \(ValueError: page 7\); correct the cause"
     ) as raised:
         queue.result(engine, delivery.message_id)
     assert raised.value.reason == "no such page"
-    assert raised.value.error == "Traceback\n  ...\nValueError: page 7"
+    assert raised.value.error == 'Traceback\n  File "a.py"\nValueError: page 7'
     queue.dead_letters.redrive(engine)
     with pytest.raises(ResultNotReady):
         queue.result(engine, delivery.message_id)

@@ -382,7 +382,9 @@ def test_what_the_worker_cannot_import(
     assert (letter.message_id, letter.reason) == (ids[0], "no such file")
     [later] = database.rows("select id, error, dequeue_at - fq_now() > 10000000000 as late from fq_message")
     assert tuple(later) == (ids[1], "busy", True)
-    with pytest.raises(ResultNotKept, match="a Value cannot be sent from its child process: the worker has no such"):
+    with pytest.raises(
+        ResultNotKept, match="a Value cannot be sent from its child process: the worker cannot unpickle it"
+    ):
         queue.result(engine, ids[2])
 
 

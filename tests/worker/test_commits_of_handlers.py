@@ -89,6 +89,29 @@ def test_a_warning(queue: Queue, engine: Engine, database: Database, start: Star
     assert is_empty(database)
 
 
+def test_where_a_warning_is_shown(queue: Queue, engine: Engine, start: StartWorker) -> None:
+    """It is at the function of the application, however that is declared: filters by module find it."""
+    handlers: dict[str, Any] = {"partial": functools.partial(_commit, times=2), "object": _Commits()}
+    for kind, handler in handlers.items():
+        queue.handler(kind)(handler)
+        send(engine, queue, 1, kind=kind)
+
+    @queue.job
+    def job(session: Session, *, number: int) -> None:
+        session.execute(_INSERT, {"id": number})
+        session.commit()
+
+    job.enqueue(engine, "a", number=1)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default", HandlerTransactionWarning)
+        worker = start(queue)
+        until(lambda: worker.stats.completed == 3, "all are done")
+        worker.stop()
+    functions: list[Any] = [_commit, _Commits.__call__, job.function]
+    places = {(one.filename, one.lineno) for one in shown if one.category is HandlerTransactionWarning}
+    assert places == {(__file__, function.__code__.co_firstlineno) for function in functions}
+
+
 def test_a_savepoint_and_a_rollback(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """Neither is noticed: what was rolled back has never happened, and all else commits with the completion."""
 
