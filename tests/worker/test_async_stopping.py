@@ -13,7 +13,6 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker import threads
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
@@ -401,33 +400,3 @@ def test_a_signal_for_two_workers(engine: Engine, *, first_ends: bool) -> None:
         assert heard == []
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_a_signal_after_a_loop_was_closed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker whose loop was closed without a stop keeps no other worker from hearing a signal."""
-    monkeypatch.setattr(threads, "_hearing", [])
-    monkeypatch.setattr(threads, "_replaced", {})
-    queues = Queue("documents"), Queue("mails")
-    for queue in queues:
-        queue.handler()(lambda _: None)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    loop = asyncio.new_event_loop()
-    closed = AsyncWorker(create_async_engine(async_url(engine.url)), queues[0])
-    left = loop.create_task(closed.run(handle_signals=True))
-    loop.run_until_complete(auntil(lambda: closed._runtime is not None, "it works"))
-    loop.close()
-    worker = Worker(engine, queues[1])
-
-    def ask() -> None:
-        until(lambda: worker._runtime is not None, "the other works")
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    asking = threading.Thread(target=ask)
-    try:
-        asking.start()
-        worker.run(handle_signals=True)
-        assert not left.done()
-    finally:
-        asking.join()
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -189,6 +189,19 @@ def test_a_handler_of_the_program(queue: Queue, engine: Engine, run: Run) -> Non
     assert run("own handler")[0] == ["thread, terminate: 7", "returned"]
 
 
+def test_a_worker_whose_loop_is_closed() -> None:
+    """It keeps no signal from other workers, and ends no process by not having stopped."""
+    heard: list[bool] = []
+
+    def closed() -> None:
+        raise RuntimeError("Event loop is closed")
+
+    with threads.on_signal(closed, 0.0, monotonic), threads.on_signal(lambda: heard.append(True), 3600.0, monotonic):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGTERM)
+    assert heard == [True]
+
+
 def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing can be put back, the default is."""
     set_to: dict[int, object] = {}
