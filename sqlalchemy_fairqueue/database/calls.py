@@ -97,8 +97,8 @@ class Shape:
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters with one element, which is passed itself, since drivers encode it faster than an array.
         named: The parameter for ids of messages, or for one id. The statement finds the ids by names: instead of this
-            parameter callers give those of ``fq_find_named``. If the parameter takes one id, or is also in *alone*, it
-            gets only the first id that is found.
+            parameter callers give those of ``fq_find_named``. A parameter that takes one id, or that is also in
+            *alone*, gets only the first id that is found.
         each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """

@@ -42,8 +42,9 @@ _NONE: Mapping[str, str] = {}
 # An attrgetter runs in C, which saves time with many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# The most bytes that a message's own headers and those of the instrumentation may have together; otherwise the message
-# gets only its own. This is half of HEADERS_BYTES, since the database adds spaces to JSON, which may double its size.
+# The most bytes that a message's own headers and those of the instrumentation may have together. If they have more, the
+# headers of the instrumentation are left out. This is half of HEADERS_BYTES, since the database adds spaces to JSON,
+# which may double its size.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 

@@ -127,9 +127,9 @@ def advice_of(
     """Return advice for a queue in which tenants were denied their share or miss the objective; None for other queues.
 
     The advice is a limit of concurrency for one tenant: the one that received most of what others were denied or, if
-    nobody was denied anything, the one that occupied the workers longest. A half and a quarter of the workers, and one,
-    are tried as limits. The limit that shortens the mean wait of the others most is advised, if it does so by at least
-    a tenth.
+    nobody was denied anything, the one that occupied the workers longest. Three limits are tried: half of the workers,
+    a quarter of them, and one worker. The limit that shortens the mean wait of the others most is advised, if it does
+    so by at least a tenth.
 
     If other channels follow the tenant's plan, the same limits are tried for the whole plan. One of these is advised
     instead if it shortens the wait of the channels outside of the plan by another tenth. Waits are compared with those

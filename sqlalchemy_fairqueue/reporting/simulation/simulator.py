@@ -288,7 +288,7 @@ def _mean_cost(mean: int, took: int, count: int) -> int:
 def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
     """Put a channel into the heap of ready channels or of waiting ones.
 
-    A channel without messages is put into neither, nor one that is stopped by its limit.
+    A channel without messages, or one that is stopped by its limit, is put into neither heap.
     """
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:

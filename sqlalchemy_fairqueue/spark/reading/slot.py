@@ -271,9 +271,9 @@ def _publications(slot: str) -> tuple[str, str]:
 
 
 def _statements(slot: str, schema: str, made: Collection[str] = ()) -> str:
-    """Return the statements that make a slot, and those of its publications that *made* does not name.
+    """Return the statements that make a slot and its publications.
 
-    A promoted standby may have the publications already.
+    The publications that *made* names exist already, as on a promoted standby, and are not made again.
     """
     *publications, last = changes_setup(slot, schema)
     missing = [one for name, one in zip(_publications(slot), publications, strict=True) if name not in made]
