@@ -37,6 +37,8 @@ R = TypeVar("R")
 
 _AUTOCOMMIT = {"isolation_level": "AUTOCOMMIT"}
 
+# SQLSTATEs of a lock_timeout, and of a statement_timeout, which may be shorter, or an operator's cancel.
+LOCKED = {"55P03", "57014"}
 # SQLSTATEs for a locked row, and for a character that the encoding cannot represent.
 _REFUSALS = {"55P03", "22P05"}
 

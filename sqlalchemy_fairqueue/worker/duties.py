@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
-from sqlalchemy_fairqueue.worker.connection import DedicatedConnection, begun_in_thread
+from sqlalchemy_fairqueue.worker.connection import LOCKED, DedicatedConnection, begun_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 R = TypeVar("R")
-# SQLSTATEs of a lock_timeout, and of a statement_timeout or an operator's cancel.
-_PASSING = {"55P03", "57014"}
 # The most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 # The most channels that one call marks or forgets.
@@ -437,7 +435,7 @@ class Schedules(Round):
             )
             return False
         except DBAPIError as error:
-            if sqlstate_of(error) in _PASSING or is_serialization_failure(error):
+            if sqlstate_of(error) in LOCKED or is_serialization_failure(error):
                 return False
             if is_away(error):
                 raise

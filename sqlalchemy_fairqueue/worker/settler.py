@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
-from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.connection import LOCKED, DedicatedConnection
 from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.leases import LOST, Decision
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
-# SQLSTATEs of a lock_timeout, or of a statement_timeout that is shorter.
-_LOCKED = {"55P03", "57014"}
 # The encoding of the connection or of the server has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
 # The role lacks a privilege, for all messages.
@@ -199,14 +197,14 @@ class Settler(Looper):
             state = _UNTRANSLATABLE if isinstance(error, UnicodeError) else sqlstate_of(error)
             # These errors concern all messages. Any other may concern one message, since a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
-            if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
+            if state == _FORBIDDEN or (state not in LOCKED and is_passing):
                 raise
             if state == _UNTRANSLATABLE and sum(held.say_in_ascii() for held in deliveries):
                 return self.write(queue, verb, deliveries)
             if len(deliveries) > 1:
                 half = len(deliveries) // 2
                 return self.write(queue, verb, deliveries[:half]) + self.write(queue, verb, deliveries[half:])
-            return deliveries if state in _LOCKED else self._refused(deliveries[0], error)
+            return deliveries if state in LOCKED else self._refused(deliveries[0], error)
         self.count(verb, [held for held in deliveries if held.delivery.message_id not in lost] if lost else deliveries)
         return []
 
