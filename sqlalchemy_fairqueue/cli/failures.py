@@ -83,7 +83,7 @@ def _database_error(error: DBAPIError, database: str) -> CommandError:
         if kind:
             advice = f"the role needs the grant {kind!r}; {advice}"
         return CommandError(f"{database} refused: {one_line(what)}; {advice}", ExitStatus.REFUSED, "privilege_missing")
-    return refused_error(f"{database} refused: {one_line(what)} (SQLSTATE {state or None})")
+    return refused_error(f"{database} refused: {one_line(what)}" + (f" (SQLSTATE {state})" if state else ""))
 
 
 def _away(database: str, error: BaseException) -> CommandError:

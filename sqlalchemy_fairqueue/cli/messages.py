@@ -5,7 +5,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -35,6 +35,8 @@ from sqlalchemy_fairqueue.values.reports import (
 )
 
 _AUDITS = 20
+# The audit of a pause is written in its transaction, so not much later.
+_AT_ONCE = timedelta(minutes=1)
 _MOST_AHEAD = 1000
 """The most messages that a look-up counts ahead of a message."""
 
@@ -367,10 +369,12 @@ def _pause(installation: Installation, queue: Queue, message: MessageDetails) ->
             at = next((one.paused_at for one in queue.channels(installation.engine, channel)), None)
         case _:
             return None, None
-    done = queue.admin.audits(installation.engine, channel=channel)
+    if at is None:
+        return None, None
     # A pause and its audit are written in one transaction, so the first audit since then tells who paused. Later audits
     # are of operators who paused again, which changed nothing.
-    by = [one.who for one in done if one.what == "pause" and one.channel == channel and at is not None and one.at >= at]
+    done = queue.admin.audits(installation.engine, channel=channel, before=at + _AT_ONCE)
+    by = [one.who for one in done if one.what == "pause" and one.channel == channel and one.at >= at]
     return at, by[-1] if by else None
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, SpanContext, TracerProvider
-    from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.figures.gauges import Gauge
     from sqlalchemy_fairqueue.figures.queues import QueueFigures
@@ -274,6 +274,8 @@ def observe_queues(
         >>> [metric.name for metric in reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics][:2]
         ['fairqueue.messages', 'fairqueue.messages.ready']
     """
+    if not isinstance(engine, Engine):
+        raise TypeError(f"an export cannot await {type(engine).__name__}; give an Engine")
     found = schema_of(queues)
     schema = found if schema is None else schema
     figures = SharedFigures(engine, queues or None, schema=schema)

@@ -125,6 +125,7 @@ _GUESSES: list[tuple[Callable[[], object], str]] = [
     (lambda: CollectorRegistry().register(QueueCollector(_ENGINE, "documents")), "queues has 'documents' where a"),  # type: ignore[arg-type]
     (lambda: WorkerCollector(_QUEUE), "where a Worker or AsyncWorker is needed"),
     (lambda: observe_queues(_ENGINE, "documents"), "queues has 'documents' where a Queue is needed"),  # type: ignore[arg-type]
+    (lambda: observe_queues(create_async_engine("postgresql+psycopg://")), "an export cannot await AsyncEngine"),  # type: ignore[arg-type]
     (lambda: create_dashboard(_ENGINE, [_QUEUE]), "give each queue as an argument"),  # type: ignore[arg-type]
     (lambda: create_dashboard(_ENGINE, authorize=True), "authorize is True; give a function"),  # type: ignore[arg-type]
     (lambda: Access("ann", "admin"), "role is 'admin'; give Role.VIEWER or Role.OPERATOR"),  # type: ignore[arg-type]
