@@ -275,7 +275,7 @@ def observe_queues(
         ['fairqueue.messages', 'fairqueue.messages.ready']
     """
     if not isinstance(engine, Engine):
-        raise TypeError(f"an export cannot await {type(engine).__name__}; give an Engine")
+        raise InvalidArgument(f"an export cannot await {type(engine).__name__}; give an Engine")
     found = schema_of(queues)
     schema = found if schema is None else schema
     figures = SharedFigures(engine, queues or None, schema=schema)
