@@ -140,19 +140,17 @@ class _Comparison:
         return not is_stage(name, schema) and not self.installation(schema).holds(name, ())
 
     def is_ours(self, schema: str | None, name: str) -> bool:
-        """Return whether a function, trigger or table that a plugin found in a schema is fairqueue's."""
         return is_stage(name, schema) or self.installation(self.named_schema(schema)).names(name)
 
     def visible(self, name: str) -> str | None:
-        """Return the schema in which the search_path finds a table."""
         found: str | None = self.connection.scalar(text(_VISIBLE), {"name": name})
         return found
 
     def replace(self, upgrade: ops.UpgradeOps) -> None:
         """Insert our operations, and remove the changes that they replace.
 
-        Repairs and upgrades come first, by schema. An installation comes where Alembic would create the first of its
-        tables, before tables of the user's that may refer to ours. Additions to our tables, and grants, come last.
+        Repairs and upgrades come first. An installation comes where Alembic would create the first of its tables.
+        Additions to our tables come last, and then grants.
         """
         gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
@@ -230,7 +228,6 @@ class _Comparison:
         return CreateFairqueueOp(latest_version(), self.metadata_schema(schema))
 
     def changes(self, schema: str | None) -> list[MigrateOperation]:
-        """Return the operations that an installation needs: to install, or to repair and upgrade."""
         found = self.installation(schema)
         given = self.metadata_schema(schema)
         if found.version is None:

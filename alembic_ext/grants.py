@@ -77,7 +77,6 @@ class GrantFairqueueOp(FairqueueOp):
         return self.grant.arguments
 
     def reverse(self) -> GrantFairqueueOp | RevokeFairqueueOp:
-        """Return the operation that restores the role's former grant or, if there was none, revokes the grant."""
         if self.before is not None:
             return GrantFairqueueOp(self.before, self.schema, before=self.grant)
         return RevokeFairqueueOp(self.grant.role, self.grant.kind, self.schema, before=self.grant)
@@ -88,7 +87,9 @@ class GrantFairqueueOp(FairqueueOp):
 
 @Operations.register_operation("revoke_fairqueue")
 class RevokeFairqueueOp(FairqueueOp):
-    """Revoke a kind of work, or all, from a role; the inverse restores the former grant *before*, if it is known.
+    """Revoke a kind of work, or all, from a role; the inverse restores the former grant *before*.
+
+    If *before* is not known, the inverse does nothing.
 
     Example:
         >>> RevokeFairqueueOp("web", before=RoleGrant("web", "producer")).reverse().grant.kind
@@ -142,7 +143,6 @@ class RevokeFairqueueOp(FairqueueOp):
         return (repr(self.role),) if self.kind is None else (repr(self.role), repr(self.kind))
 
     def reverse(self) -> MigrateOperation:
-        """Return an operation that grants what the role had before; it does nothing if that is not known."""
         return NothingOp() if self.before is None else GrantFairqueueOp(self.before, self.schema)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:

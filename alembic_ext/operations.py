@@ -45,8 +45,6 @@ class FairqueueOp(MigrateOperation):
 
 
 class _InstallationOp(FairqueueOp):
-    """An operation on one version. Generated migrations name the version, so that they always do the same."""
-
     def __init__(self, version: int | None = None, schema: str | None = None) -> None:
         self.version = latest_version() if version is None else version
         super().__init__(schema)
@@ -57,8 +55,6 @@ class _InstallationOp(FairqueueOp):
 
 
 class _LadderOp(FairqueueOp):
-    """An operation from the installed version *before* to *after*."""
-
     def __init__(self, before: int, after: int, schema: str | None = None) -> None:
         self.before = before
         self.after = after
@@ -276,7 +272,6 @@ class NothingOp(MigrateOperation):
 @Operations.implementation_for(DowngradeFairqueueOp)
 @Operations.implementation_for(RepairFairqueueOp)
 def run(operations: Operations, operation: FairqueueOp) -> None:
-    """Send the statements of an operation, or write them to the script."""
     send(operations.migration_context, f"op.{operation.verb}()", operation.schema, operation.statements())
 
 

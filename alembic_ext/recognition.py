@@ -69,7 +69,7 @@ class Installation:
     """The objects of fairqueue in a schema of the database.
 
     Attributes:
-        version: The installed version, as ``recognised_version`` returns it.
+        version: The installed version; None: fairqueue is not installed.
         partitions: For the name of each partition, the name of its table.
     """
 

@@ -1,8 +1,8 @@
 """A fair multi-tenant queue in the application's own PostgreSQL, used from SQLAlchemy.
 
 Begin with ``Queue``. Importing ``Queue`` registers listeners on the Session class, which send what was enqueued on a
-session right before its COMMIT. Rarer names are in modules: ``reports`` has what queues return, ``errors`` further
-errors, ``models`` the mapped classes, and ``queue`` the classes of facets such as ``queue.plans``, for annotations.
+session right before its COMMIT. Rarer names are in the modules ``reports`` (the classes of what queues return),
+``errors``, ``models`` (the mapped classes), and ``queue`` (the classes of facets such as ``queue.plans``).
 """
 
 from __future__ import annotations
@@ -122,7 +122,6 @@ if not TYPE_CHECKING:
     _MODULES = {"codecs", "database", "errors", "models", "queue", "values", "worker"}
 
     def __getattr__(name: str) -> Any:
-        """Import a name on first access."""
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
         if name not in __all__:

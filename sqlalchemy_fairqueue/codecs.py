@@ -59,8 +59,8 @@ class JsonCodec:
     """JSON in UTF-8 that PostgreSQL's jsonb also accepts, so that queries can read the payload.
 
     A payload comes back equal, with two exceptions: tuples come back as lists, and values of subclasses of str, int,
-    float, list and dict as the base class. Anything else is refused: NaN, infinity, keys other than strings, NUL
-    characters, lone surrogates, and values that JSON does not have.
+    float, list and dict as the base class. These are refused: NaN, infinity, integers of more than 14,000 bits, keys
+    other than strings, NUL characters, lone surrogates, and values that JSON does not have.
 
     Args:
         default: Converts a value that JSON does not have (datetime, UUID, Decimal, bytes ...) to a value that JSON has.
@@ -136,13 +136,11 @@ class JsonCodec:
 
 
 def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 - helpers would take three times as long
-    """Return whether JSON preserves these values and msgspec writes them as ``json`` does.
-
-    Lone surrogates are not looked for, since msgspec's encoder refuses them.
-    """
+    """Return whether JSON preserves these values and msgspec writes them as ``json`` does."""
     for value in values:
         kind = type(value)
         if kind is str:
+            # Lone surrogates are not looked for, since msgspec's encoder refuses them.
             if "\x00" in value:
                 return False
         elif kind is int:
@@ -167,10 +165,7 @@ def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 -
 
 @cache
 def _plain_encoder() -> Callable[[Any], bytes]:
-    """Return msgspec's encoder, which needs a tenth of json's time.
-
-    msgspec is imported here because its import takes long.
-    """
+    """Return msgspec's encoder, which needs a tenth of json's time. It is imported only now, since that takes long."""
     import msgspec  # noqa: PLC0415
 
     return msgspec.json.Encoder().encode
@@ -249,10 +244,7 @@ ON_DEAD = "on_dead:"
 
 
 def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
-    """Return the payload, or the PayloadError to raise when somebody asks for the payload.
-
-    The payload of an on_dead message is always read as JSON, since SQL wrote it.
-    """
+    """Return the payload, or the PayloadError to raise when somebody asks for the payload."""
     codec = _JSON if kind.startswith(ON_DEAD) else codec
     try:
         return codec.decode(content)
@@ -267,10 +259,7 @@ def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
 
 
 def headers_of(stored: str | None) -> tuple[Any, PayloadError | None]:
-    """Return the headers as they were enqueued; or None and a PayloadError if Python cannot read them.
-
-    The database accepts numbers and depths that Python does not.
-    """
+    """Return (headers, None), or (None, PayloadError) if they have numbers or a depth that Python cannot read."""
     if stored is None:
         return None, None
     try:

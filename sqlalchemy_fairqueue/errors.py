@@ -168,9 +168,8 @@ class OutsideGroupWarning(FairQueueWarning):
 class LockOrderError(FairQueueError):
     """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
 
-    ``refused`` is the place of the enqueue, (schema, queue, channel, key). ``sent`` is the place that the transaction
-    has reached already, which is later in the lock order. ``sent`` is "completion" if the transaction has already
-    settled, cancelled, redriven or configured something.
+    ``refused`` is the place of the enqueue: (schema, queue, channel, key). ``sent`` is the later place that the
+    transaction has reached, or "completion" after a settlement, a cancel, a redrive or a change of configuration.
 
     Example:
         >>> with engine.begin() as connection:
@@ -343,7 +342,7 @@ class HandlerTimeout(FairQueueError):
 class HandlerCrashed(FairQueueError):
     """The child process of a handler (``isolation="process"``) ended before the handler returned; the attempt failed.
 
-    ``exitcode`` is the exit status, or the negative number of the signal that killed it; None if unknown.
+    ``exitcode`` is the exit status, or the negative number of the signal that killed the process; None if unknown.
 
     Example:
         >>> print(HandlerCrashed(17, "parse", exitcode=-9))  # as the last error of the message says it

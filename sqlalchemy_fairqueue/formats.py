@@ -60,7 +60,6 @@ def parse_rate(text: str) -> Rate | Literal["none"]:
 
 
 def format_value(value: object) -> str:
-    """Format a flag, a whole number, a duration, an instant (in UTC) or a text for people; None is a dash."""
     match value:
         case None:
             return "-"
@@ -77,10 +76,7 @@ def format_value(value: object) -> str:
 
 
 def format_longest(longest: LongestOut, now: datetime, channel: str | None = None) -> str:
-    """Describe the message that is leased longest: ``message 2641, parse, for 58.0s``.
-
-    The text also names the channel of the message, unless that is *channel*.
-    """
+    """Describe a leased message: ``message 41 of acme, parse, for 58.0s``, without ``of acme`` if that is *channel*."""
     name = f" of {clean(longest.channel)}" if longest.channel != channel else ""
     kind = f", {clean(longest.kind)}" if longest.kind else ""
     since = f", for {format_duration(max(now - longest.since, timedelta()))}" if longest.since else ""
@@ -103,5 +99,4 @@ def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails
 
 
 def plural(count: int, noun: str) -> str:
-    """Format a count with its noun: ``1 channel``, ``2 channels``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,6 +1,6 @@
 """Middleware that reports errors of handlers to Sentry, with their queue, channel, kind and message.
 
-Give it to workers: ``Worker(engine, queue, middleware=[sentry_scope])``. Import of the module needs sentry-sdk.
+Give it to workers: ``Worker(engine, queue, middleware=[sentry_scope])``. This module needs sentry-sdk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hook by which ``worker`` wakes callers that wait for a result. The module imports nothing of the package."""
+"""The hook by which ``worker`` wakes callers that wait for a result. At run time it imports nothing of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads objects of an application that the command line names as ``module:name``, such as queues and engines."""
+"""Loads objects of an application, such as queues and engines, that the command line names as ``module:name``."""
 
 from __future__ import annotations
 
@@ -66,12 +66,9 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return the engine of a loaded module, or None if the module has no engine.
+    """Return the engine of a loaded module: the one with the name ``engine``, or else the only one.
 
-    An engine with the name ``engine`` comes first. Without it, the module must have a single engine.
-
-    Raises:
-        CommandError: The module has several engines, and none has the name ``engine``.
+    Return None if the module has no engine. Raise CommandError if it has several, and none has that name.
     """
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
@@ -108,7 +105,6 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
 
 
 def _load_error(reference: str, module: str, error: BaseException) -> CommandError:
-    """Return the error of a command whose module could not be imported; *error* may even be SystemExit."""
     driver = driver_error(error) if isinstance(error, ImportError) else None
     kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
     return driver or usage_error(

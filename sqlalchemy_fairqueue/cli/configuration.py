@@ -140,7 +140,6 @@ def _policy_cell(plan: PlanInfo, name: str, definition: Definition) -> str:
 
 
 def _policy_column(name: str, definition: Definition) -> Column:
-    """Return the column for a field of policies; a cell is blank if the field has its default."""
     get = partial(_policy_cell, name=name, definition=definition)
     usual = getattr(ChannelPolicy(), name)
     blank = frozenset({"-" if usual is None else definition.text(usual)})
@@ -178,7 +177,7 @@ def configure_plan(
     changes = policy.changes()
     with open_queue(options, may_be_new=bool(changes)) as (installation, queue):
         if changes:
-            # On an engine, configure itself copies the plan to its channels; otherwise dequeues do it later.
+            # Given an engine, configure copies the plan to its channels at once; given a connection, dequeues do.
             queue.plans.configure(installation.engine, name, **changes)
             details = {"plan": name, **changes}
             queue.admin.record_audit(installation.engine, "configure plan", by=by, details=details)

@@ -1,4 +1,4 @@
-"""Errors of commands: a message for people, a kind for programs, and an exit status, whose numbers never change."""
+"""Errors of commands: a message for people, a kind for programs, and an exit status."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ class ExitStatus(IntEnum):
     OUTPUT = 74
     """stdout cannot be written: it is closed, or a file on a full disk."""
     INTERRUPTED = 130
-    """Ctrl-C."""
     BROKEN_PIPE = 141
-    """The reader of the output has gone."""
 
 
 class CommandError(Exception):

@@ -1,4 +1,4 @@
-"""Commands and groups of commands whose help shows no value for flags, which have none."""
+"""Commands and groups of commands whose help shows flags without a placeholder for a value."""
 
 from typing import Any
 

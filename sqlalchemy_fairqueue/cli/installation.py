@@ -1,4 +1,4 @@
-"""Installation that a command works on: its schema, its version, and the queues in it."""
+"""The installation that a command works on: its schema, its version, and the queues in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An installation that the commands can use; its engine always connects in READ COMMITTED transactions."""
+    """An installation that the commands can use; all transactions of its engine are READ COMMITTED."""
 
     target: Target
     schema: str
@@ -48,7 +48,7 @@ class Installation:
             return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name, with codec and defaults of the application's Queue if the names are equal."""
+        """Return the queue of that name. If the application's Queue has this name, it gives codec and defaults."""
         application = self.target.application
         if application is None or application.name != name:
             return Queue(name, schema=self.schema)
@@ -61,7 +61,7 @@ class Installation:
         return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
 
     def single_queue(self, *, may_be_new: bool = False) -> Queue:
-        """Return the queue that the options name, or the only one; with *may_be_new*, the named one need not exist."""
+        """Return the queue that the options name, or the only one; with *may_be_new*, a named queue need not exist."""
         if self.target.queue:
             return self.queue(self.target.queue if may_be_new else self._named())
         names = self.queue_names()
@@ -126,7 +126,7 @@ def acting(
 
 
 def in_queue(queue: Queue) -> str:
-    """Return ``--queue NAME`` for a command that people paste, which needs it if there are several queues."""
+    """Return ``--queue NAME`` for a command that people paste."""
     return f"--queue {shlex.quote(queue.name)}"
 
 

@@ -53,7 +53,7 @@ class State(StrEnum):
 
 
 _IN_HISTORY: dict[State | None, AttemptOutcome] = {State.COMPLETED: "completed", State.CANCELLED: "cancelled"}
-"""The states of ended messages, which only a history has, each with the outcome of the message's last attempt."""
+"""The states of messages that have ended, each with the outcome of the last attempt; only a history has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +360,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return when the pause began that keeps a message waiting, and who paused; None for what is not known."""
+    """Return since when a pause keeps a message waiting, and who paused; None for what is not known."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at
@@ -379,7 +379,6 @@ def _pause(installation: Installation, queue: Queue, message: MessageDetails) ->
 
 
 def _lease_end(message: MessageDetails, now: datetime) -> str | None:
-    """Say when the lease of a message ends, or that it is over; None if the message has no lease."""
     if message.expires_at is None:
         return None
     over = ": it is over, and the next dequeue of any worker takes the message back" if message.expires_at < now else ""

@@ -1,4 +1,4 @@
-"""Options of commands, derived from their signatures and docstrings.
+"""Derives the options of commands from the signatures and docstrings of their functions.
 
 A parameter's name, its type and its line under ``Options:`` in the docstring make an option of it:
 ``older_than: timedelta`` is ``--older-than DURATION``. Parameters before the ``*`` are arguments. A parameter whose
@@ -39,7 +39,7 @@ class Spec:
         parse: Returns the value that a text stands for; raises ValueError.
         shown: The default value, as the help shows it.
         help: The help, unless the docstring of the command has it.
-        panel: The heading that the help lists it under.
+        panel: The heading that the help lists the option under.
     """
 
     names: tuple[str, ...] = ()
@@ -145,12 +145,10 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def common(without: frozenset[str]) -> list[inspect.Parameter]:
-    """Return the options that every command has, except those in *without*."""
     return [each for each in _of_fields(Options, Prefix()) if each.name not in without]
 
 
 def _texts(documented: object) -> dict[str, str]:
-    """Return what a docstring says about parameters or attributes, by their names."""
     section = _SECTION.search(inspect.getdoc(documented) or "")
     found = _ENTRY.findall(section[1]) if section else []
     return {name: " ".join(text.split()) for name, text in found}

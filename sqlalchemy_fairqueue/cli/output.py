@@ -104,10 +104,9 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a question, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
+    """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
 
-    The question goes to stderr, since stdout is only for the result. If stdin is no terminal, nobody can answer, so
-    CommandError is raised at once.
+    If stdin is no terminal, nobody can answer, so CommandError is raised at once.
     """
     if yes:
         return
@@ -140,7 +139,6 @@ def print_result(result: Result, *, json: bool) -> None:
 
 
 def print_error(error: CommandError, *, json: bool) -> None:
-    """Write an error to stderr, and as a JSON document to stdout if one was asked for."""
     print_message(str(error), error.remedy)
     # If the document cannot be written, stderr has the error.
     with suppress(CommandError):
@@ -179,7 +177,7 @@ def _clean(text: str) -> str:
 
 
 def write_error(text: str) -> None:
-    """Write text to stderr. If stderr is closed or full, the text is lost, and only the exit status tells."""
+    """Write text to stderr. If stderr is closed, or is a file on a full disk, the text is lost."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -190,13 +188,11 @@ def write_error(text: str) -> None:
 def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
-    stdout becomes a stream with its own descriptor, which writes everything or fails, and escapes characters that the
-    locale cannot encode. (With PYTHONUNBUFFERED, Python's own stream drops the rest of a write that was done in part,
-    for example when the reader of a pipe goes away.)
+    stdout becomes a stream with its own descriptor. It escapes characters that the locale cannot encode, and writes
+    everything or fails. (With PYTHONUNBUFFERED, Python's own stream drops the rest of a write that was done in part.)
 
-    If the process was started with a closed stream, the next file that it opens would take the stream's descriptor. So
-    a closed stream is opened on the null device. Then stdin is empty, writes to stderr are lost, and writes to stdout
-    fail.
+    A closed stream is opened on the null device, since the next file would take its descriptor. Then stdin is empty,
+    writes to stderr are lost, and writes to stdout fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

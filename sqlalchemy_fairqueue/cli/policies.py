@@ -39,7 +39,7 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
 
 
 class FieldOptions:
-    """The base of dataclasses whose options change fields; each of *definitions* describes a field."""
+    """The base of dataclasses whose options change fields of policies or settings, which *definitions* describe."""
 
     definitions: ClassVar[Mapping[str, Definition]]
 
@@ -62,19 +62,15 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """Return the values that were given for an option; none if the option was left out.
+    """Return the values that were given for an option.
 
-    The value of a flag is a bool. The parser of every other option returns each value in a tuple, since the value may
-    be None: ``none`` on the command line.
+    The parser of an option puts each value into a tuple, so that None, the value of ``none``, counts as given.
     """
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 
 def _together(definition: Definition, given: list[Any]) -> Any:
-    """Combine the values of an option that was given several times.
-
-    Lists of names are joined, unless one is ``none``. Times by kind are merged. Otherwise the last value counts.
-    """
+    """Combine the values of an option that was given several times."""
     match definition:
         case Names() if None not in given:
             return [name for names in given for name in names]

@@ -16,10 +16,7 @@ from sqlalchemy_fairqueue.cli.flags import Group
 from sqlalchemy_fairqueue.cli.output import discard_results, print_error, print_message, results, write_error, writing
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
-"""The base class of typer's usage errors, which belongs to click.
-
-It is found through typer, since some versions of typer contain a copy of click, and others import click itself.
-"""
+"""click's base class of usage errors. Some versions of typer have a copy of click, so it is found through typer."""
 
 _NO_COMMAND = re.compile(r"No such command '([^']*)'\.")
 # Words that people may try, with the command that they mean.
@@ -114,7 +111,6 @@ _PANELS = {
     "Commands that run": "worker dashboard metrics spark",
 }
 _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
-"""The heading that the help lists a command or a group under."""
 # Options that a command lacks. A worker is given Queue objects, which know their schemas. Roles, shared limits and
 # erasures are of a whole installation, not of one queue.
 _WITHOUT = {
@@ -173,11 +169,7 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
 
 
 def _names(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the commands that must be loaded to run a command line.
-
-    If the line names a command, return that one; if it names a group, return the commands of the group. ``--version``
-    needs no command. Every other line needs all.
-    """
+    """Return the names of the commands that must be loaded to run a command line."""
     if words[:1] == ["--version"]:
         return ()
     for count in (1, 2):

@@ -147,7 +147,6 @@ _Read = tuple[str | None, datetime | None, datetime | None]
 def _made(
     engine: str | None, options: Options, read: _Read, arguments: dict[str, Any], conf: list[str] | None
 ) -> Report:
-    """Make the report. If no engine is named, make it in this process, or by Spark if the history is too long."""
     if engine != "spark":
         try:
             return _in_process(options, read, arguments)

@@ -37,9 +37,8 @@ def add_command(
 ) -> None:
     """Make a function a command of the group; its docstring is the help.
 
-    The function takes the common options, except those in *without*, as ``options``. It returns its result, or None if
-    it has printed that itself. What code of the application prints goes to stderr; with *prints* it goes to stdout,
-    unless --json is given. *panel* is the heading in the help.
+    The function takes the common options, except those in *without*, as ``options``. What code of the application
+    prints goes to stderr; with *prints* it goes to stdout, unless --json is given. *panel* is the heading in the help.
     """
     shared, own = common(without), parameters(function)
 

@@ -129,8 +129,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
     """Return the slots of a schedule, sorted by time: run ones, skipped ones, late or due ones, and the next *most*.
 
-    Skipped slots are listed only after the oldest slot in *ran*. If the timing of the schedule is not known, return
-    *ran* as it is.
+    Skipped slots are listed only after the oldest slot in *ran*.
     """
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
@@ -208,10 +207,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Yield a line if ``set`` has changed the kind, and one if it has changed the size of the payload.
-
-    Each line names the option that sets this value, since the operator may have left the option out by mistake.
-    """
+    """Warn if ``set`` has changed the kind or the payload's size: the operator may have forgotten the option."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

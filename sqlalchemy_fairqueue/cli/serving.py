@@ -113,10 +113,7 @@ def metrics(
 
 
 def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
-    """Answer with a worker's metrics; if prometheus-client is missing, say what to install.
-
-    The metrics have exemplars if *accepted*, the Accept header of the request, allows the format OpenMetrics.
-    """
+    """Answer with a worker's metrics; they have exemplars if the Accept header *accepted* allows OpenMetrics."""
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
@@ -133,7 +130,6 @@ def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HT
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and SIGINT set."""
     stopped = threading.Event()
     numbers = (signal.SIGTERM, signal.SIGINT)
     previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
@@ -268,7 +264,6 @@ def dashboard(
 
 
 def _mount_metrics(app: Any) -> None:
-    """Serve /metrics, with the figures of the dashboard, if prometheus-client is installed."""
     try:
         from sqlalchemy_fairqueue.metrics import QueueCollector, asgi_application
     except ImportError:

@@ -179,8 +179,7 @@ _OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
 def spark_session(command: str, conf: Sequence[str] | None) -> Iterator["SparkSession"]:
     """Open a session of Spark, and stop it at the end unless the process had one before.
 
-    Raises:
-        CommandError: Spark is not installed, a text in *conf* is not NAME=VALUE, or Spark failed in the ``with`` block.
+    Raise CommandError if Spark is not installed or fails in the ``with`` block, or a text in *conf* is not NAME=VALUE.
     """
     settings = dict(_setting(one) for one in conf or ())
     try:
@@ -236,13 +235,10 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return Spark's options for the installation.
+    """Return Spark's options for the installation. Spark's executors connect by the URL of the engine.
 
-    Spark's executors connect by the URL of the engine. The engine itself may connect otherwise, by a function of the
-    application, so both connections are compared.
-
-    Raises:
-        CommandError: The URL does not connect, or leads to another server, database or role than the engine.
+    The engine itself may connect otherwise, by a function of the application. So raise CommandError if the URL does not
+    connect, or leads to another server, database or role than the engine.
     """
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)

@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, Reason, TrendPoint, Wait
 
 _MAX_CHANNELS = 100_000
-"""Most channels that one call of the library returns."""
+"""The most channels that one call of the library returns."""
 
 
 def _red(count: int) -> str:

@@ -37,7 +37,7 @@ class Column:
         get: Returns the value of an item. None: the item's attribute or entry that is named like the key.
         shown: Converts a value that is not None for the screen.
         number: Whether it is aligned to the right and never cut.
-        blank: Values without information. If the width does not suffice, a column with only such values is left out.
+        blank: Values without information. A column with only such values may be left out.
         wraps: Whether a text that is too long for the width is continued on further lines instead of cut.
     """
 
@@ -102,7 +102,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table for the terminal, without borders or rules; it drops and shortens columns to fit the width."""
+    """A table for the terminal, without borders or rules."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Text, ...], ...]
@@ -179,7 +179,6 @@ def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]
 
 
 def _shrink(widths: list[int], flexible: Sequence[int], kept: Sequence[int], width: int, least: int) -> None:
-    """Narrow the widest of the flexible columns by one at a time until the width suffices."""
     for _ in range(_total(kept, widths) - width):
         widest = max(flexible, key=lambda index: widths[index], default=None)
         if widest is None or widths[widest] <= least:

@@ -1,4 +1,4 @@
-"""Target of a command: the database, the schema and the queue, from options, environment and application."""
+"""The target of a command: the database, the schema and the queue, from options, environment and application."""
 
 from __future__ import annotations
 
@@ -179,13 +179,10 @@ _OF_ASYNCPG = {
 
 
 def psycopg_url(text: str, source: str) -> URL:
-    """Return the URL in *text* for the driver psycopg, even if *text* names another driver.
+    """Return the URL in *text* for the driver psycopg; *source* is the option or the variable that *text* comes from.
 
-    *source* is the option or the variable that *text* comes from.
-
-    Raises:
-        CommandError: The text is no URL of a PostgreSQL database. The message quotes at most the part before ``://``,
-            since the rest may have a password in it.
+    Raise CommandError if *text* is no URL of a PostgreSQL database. The message quotes at most the part before ``://``,
+    since the rest may have a password in it.
     """
     try:
         url = make_url(text.strip())

@@ -198,10 +198,9 @@ def _optional() -> Iterator[None]:
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
-    """Return whether the worker calls handlers in an event loop, if no option says so.
+    """Return whether the worker calls handlers in an event loop, if neither --async nor --threads is given.
 
-    It does if a handler is async, or if the application's engine is an AsyncEngine. An event loop can call plain
-    handlers too. The option or variable that names the database does not count.
+    An event loop can call plain handlers too. The application's engine counts even if --database-url is given.
     """
     if any(handler.asynchronous for queue in queues for handler in handlers_of(queue).values()):
         return True

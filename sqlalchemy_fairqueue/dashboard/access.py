@@ -80,7 +80,7 @@ ANYBODY = Access("anybody")
 
 
 class Refused(Exception):
-    """The callback has given an answer in place of the page, such as a redirect to a login."""
+    """The callback ``authorize`` gave an answer in place of the page, such as a redirect to a login."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status_code)

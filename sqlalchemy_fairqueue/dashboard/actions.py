@@ -71,7 +71,7 @@ class Question:
         button: The words of the button that says yes.
         effect: Sentences about what the action will do.
         changes: The values that the action changes: name, value before, value after.
-        inputs: The inputs that the form with the button sends again. None: all of the first form. Inputs that the
+        inputs: The inputs of the first form that the form with the button sends again. None: all. Inputs that the
             operator did not change are left out, since somebody else may change their values before the answer.
     """
 
@@ -87,7 +87,7 @@ class Done:
     """What an action did.
 
     Attributes:
-        said: The sentence that the page says afterwards, by its name in ``SAID``; *count* is the number in it.
+        said: The name, in ``SAID``, of the sentence that the page says afterwards; *count* is the number in it.
         outcome: The words for the log.
         to: The page to show afterwards. None: the page with the button.
     """
@@ -250,7 +250,7 @@ async def plan(call: Call) -> Question | Done | None:
         followers = plural(found.channels, "tenant") if found and found.channels else ""
         effects = [f"It holds for the {followers} that follow it, but for what is their own."] if followers else []
         return Question(f"{words} {name!r}?", words, effects, shown, changes)
-    # On an engine, configure itself copies the plan to its channels; otherwise dequeues do it later.
+    # Given an engine, configure copies the plan to its channels at once; given a connection, dequeues do.
     new = () if found else (ChannelPolicy(**changes),)
     await call.reading.call(call.of.plans.configure, name, *new, **(changes if found else {}))
     await call.act(lambda _, **__: None, **changes)
@@ -407,7 +407,6 @@ _ACTIONS: dict[str, Callable[[Call], Awaitable[Question | Done | None]]] = {
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the form that a request sends; refuse a form that is too large or does not tell its length."""
     try:
         fits = parse_whole(request.headers.get("content-length", "")) <= _MOST_BYTES
     except ValueError:

@@ -192,7 +192,7 @@ async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterat
             if figures is None:
                 continue
             at = figures.at.isoformat()
-            # If figures are kept for long, pages load anew even if the figures are the same: their reasons are newer.
+            # If figures are kept for long, pages load anew even if these are the same: the reasons of waits are newer.
             if seen is not None and (at != seen or reading.figures.are_kept_longer):
                 yield f"event: figures\ndata: {at}\n\n"
             seen = at

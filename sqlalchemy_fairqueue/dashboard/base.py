@@ -60,7 +60,7 @@ class Row:
     Attributes:
         waited: How long it waits. None: nothing is ready.
         detail: The figures behind the reason of its wait.
-        shares: Its share of what the queue is fair by; for cost and seconds also its share of the leased messages.
+        shares: Its share of what the queue is fair by. If that is cost or seconds, also its share of leased messages.
         entitled: The part that its weight entitles it to, 0 to 1. None: it does not compete with others now.
     """
 
@@ -122,7 +122,7 @@ class View:
         return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
 
     def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
-        """Return the page of queues that the address asks for, by its number and by a text that the names contain."""
+        """Return the page of queues that the address asks for: by the page's number and by a text in queues' names."""
         queues, find = self.queues if queues is None else queues, self.query.get("find", "").strip()
         found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
         text = self.query.get("page", "1")
@@ -134,7 +134,6 @@ class View:
         return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
 
     def answer(self, template: str, **values: Any) -> Response:
-        """Render a template with the values that every page has, and with *values*."""
         said = SAID.get(self.query.get("done", ""))
         common = {
             "page": template, "access": self.access, "figures": self.figures, "at": self.figures.at, "csrf": _TOKEN,
@@ -173,11 +172,10 @@ class PageBase:
         return self.row(queue, found)
 
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
-        """Return the tenants in the figures of *queues*, each with the reason of its wait, in order.
+        """Return the tenants in the figures of *queues*, each with the reason of its wait, sorted by ``suffering``.
 
-        Tenants that wait come first, the longest wait first, then the others, the most leased messages first. Usually
-        the reasons are those in the figures. If the figures are kept for longer than *keep*, the reasons are read anew
-        for up to ``QUEUES`` queues, those whose tenants wait longest.
+        If the figures are kept for longer than *keep*, the reasons are read anew for up to ``QUEUES`` queues, those
+        whose tenants wait longest.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}
@@ -286,7 +284,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """The seconds for which readings of tenants are kept: a part of *keep*, so that reasons are younger than it."""
+        """The seconds for which readings of tenants are kept: a part of *keep*, so that no reason is older."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:
@@ -300,7 +298,7 @@ def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float,
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """Return the queues of the *most* tenants that wait longest; if there are no more than *most* queues, all."""
+    """Return at most *most* of the queues: those whose tenants wait longest."""
     if len(queues) <= most:
         return queues
     waiting = (

@@ -89,7 +89,6 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def tenants(self, view: View) -> Response:
-        """Show the tenants that wait, the longest wait first, and then those that hold messages."""
         queues, reason = view.queues, view.query.get("reason")
         found = await self.tenants_now(queues)
         counts = Counter(tenant.reason for _, tenant in found)
@@ -125,7 +124,6 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def _trend(self, view: View, queue: QueueFigures, channel: str | None = None) -> dict[str, Any]:
-        """Return what a page shows of a queue or a tenant over time; workers take a sample each minute."""
         over = "day" if view.query.get("over") == "day" else "hour"
         read = partial(self.reading.queue(queue.name).admin.trend, channel=channel, over=_OVER[over])
         trend = await self.reading.kept(("trend", queue.name, channel, over), read, seconds=_TREND_SECONDS)
@@ -301,7 +299,6 @@ class Pages(PageBase):
 
 
 async def _granted(reading: Awaitable[R]) -> tuple[R | None, str | None]:
-    """Return what was read, or else why the role may not read it."""
     try:
         return await reading, None
     except NotGranted as error:

@@ -40,7 +40,6 @@ class EditorField:
 
     @property
     def hint(self) -> str:
-        """What the field does, and what an empty input means."""
         return self.definition.help + (f" Empty: {self.definition.none}." if self.definition.none else "")
 
     @property
@@ -142,10 +141,7 @@ def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
 
 
 def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
-    """Return what a change does, as names with the values before and after.
-
-    First comes the plan, then the fields whose values change, then the fields that are reset to the same value.
-    """
+    """Return what a change does, as names with the values before and after."""
     shown = []
     if change.plan is not UNSET:
         shown.append(("plan", stats.plan or "none", change.plan or "none"))

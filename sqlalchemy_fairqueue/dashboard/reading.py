@@ -82,8 +82,7 @@ class _Kept:
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
         """Keep the result for *seconds*, or for *duty* times the time of the reading if that is more; keep no error.
 
-        If *duty* is 0, the seconds count from the start of the reading, since the result may lack changes that were
-        made after the start. But it is kept for at least a quarter of *seconds* after the end of the reading.
+        If *duty* is 0, the seconds count from the start of the reading: the result may lack what was changed since.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:
@@ -96,7 +95,7 @@ class _Kept:
 
 
 class Reading:
-    """The database as the dashboard reads it, so that it costs the same for one viewer and for a hundred.
+    """The database as the dashboard reads it.
 
     Attributes:
         spent: The seconds spent so far on reading and making pages, but not on the shared figures and on health.
@@ -135,7 +134,7 @@ class Reading:
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of a queue on the engine, in a thread or awaited."""
+        """Call a verb of a queue: on an Engine in a thread; on an AsyncEngine it is awaited."""
         with self.spending(), self._naming_grants():
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(verb, self.engine, *arguments, **named)
@@ -228,15 +227,12 @@ class Reading:
         return kept
 
     def forget(self) -> None:
-        """Forget what was read, so that pages show a change just made; findings of doctor stay: they take long."""
+        """Forget what was read, so that pages show a change just made. Keep the findings of doctor, which take long."""
         self._kept = {key: kept for key, kept in self._kept.items() if key == "health"}
         self.figures.forget()
 
     async def health(self) -> Health | None:
-        """Return the findings of doctor, up to a minute old, or older if doctor takes long; None if there are none yet.
-
-        Doctor takes long in a large installation, so this waits only a moment for new findings.
-        """
+        """Return doctor's findings, up to a minute old, or older if doctor takes long; None if there are none yet."""
         await asyncio.wait([asyncio.ensure_future(self.shared(*self._examination))], timeout=_HEALTH_PATIENCE)
         return self.latest_health()
 

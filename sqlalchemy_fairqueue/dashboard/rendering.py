@@ -32,7 +32,6 @@ _THOUSAND, _MILLION = 10_000, 1_000_000
 
 @cache
 def templates() -> Environment:
-    """Return the templates. Everything that is put into them is escaped."""
     environment = Environment(
         loader=PackageLoader("sqlalchemy_fairqueue.dashboard"),
         autoescape=True,
@@ -79,7 +78,7 @@ def link(page: str, /, **query: object) -> str:
 
 
 def payload_text(content: bytes, size: int | None) -> str:
-    """Return a payload as text to read: JSON over several lines, bytes that are no UTF-8 as Python writes them.
+    """Return a payload as text to read: JSON over several lines, bytes that are no UTF-8 as their ``repr``.
 
     *size* is the size of the whole payload. If *content* is only its beginning, or *size* is None, JSON is left as it
     is written, and the text ends with an ellipsis.
@@ -97,7 +96,7 @@ def payload_text(content: bytes, size: int | None) -> str:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Return the points of an SVG polyline for values from zero to the greatest; empty for fewer than two."""
+    """Return the points of an SVG polyline for values, scaled from zero to the greatest; empty for fewer than two."""
     if len(values) < _FEW:
         return ""
     top = max(*values, 1e-9)
@@ -109,7 +108,7 @@ def spark(values: Sequence[float]) -> str:
 
 
 def buckets(times: HandlerTimes) -> list[tuple[int, str]]:
-    """Return for each bucket of times, the shortest first, the number of attempts, and words for the times."""
+    """Return the number of attempts in each bucket of times, with words for it; the shortest times come first."""
     bounds = ["0", *map(format_duration, HANDLER_BOUNDS), ""]
     return [
         (count, f"{count:,} from {low} {f'to {high}' if high else 'on'}")

@@ -45,7 +45,6 @@ class Step:
     Attributes:
         level: How the step went: "good", "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty
             for others.
-        error: The error that the step ended with, or None.
     """
 
     at: datetime | None
@@ -69,10 +68,7 @@ def timeline(
 
 
 def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, str] | None:
-    """Return words for the end of a message, and their level; None if no result and no attempt is kept of it.
-
-    The state of the result decides. Without a result the last attempt does.
-    """
+    """Return words for the end of a message, and their level; None if neither a result nor an attempt is kept."""
     if kept.state in ENDED or not attempts:
         return ENDED.get(kept.state)
     return ENDED[attempts[-1].outcome] if _is_end(attempts[-1]) else _GONE
@@ -102,7 +98,6 @@ def _attempts(attempts: Sequence[AttemptDetails], before: datetime) -> Iterator[
 
 
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:
-    """Yield the waits before an attempt: until it was ready, and then for its turn."""
     if _matters(ready_at - before):
         yield Step(before, f"waited {format_duration(ready_at - before)} for its time", "between")
     if _matters(started_at - ready_at):
@@ -147,10 +142,7 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """Return the link to a message's trace: *address* with the ids in place of ``{trace_id}`` and ``{span_id}``.
-
-    Return None if *address* is None, or if the headers have no valid ``traceparent``.
-    """
+    """Return the link to a message's trace; None without an *address*, or without a valid ``traceparent``."""
     try:
         found: Any = json.loads(headers) if isinstance(headers, str) else headers
     except ValueError:

@@ -242,7 +242,7 @@ def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, s
 
 
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
-    """Return a sentence about the worst that the figures of queues or other checks of doctor show, and its level."""
+    """Return a sentence about the worst finding, by the figures of queues or doctor's other checks, and its level."""
     queues = list(figures.queues.values())
     found = [finding for queue in queues for finding in judge_queue(queue.stats, queue.at, LONG, past(queue.name))]
     if health and queues:

@@ -1,7 +1,6 @@
 """SQLAlchemy's asyncio classes, or stand-ins if greenlet is missing (SQLAlchemy 2.1 no longer installs it by itself).
 
-An application without greenlet has no objects of these classes, nor of the stand-ins, so ``isinstance`` is right in
-both cases.
+Without greenlet an application has no objects of these classes, so ``isinstance`` with a stand-in is rightly False.
 """
 
 from __future__ import annotations

@@ -5,9 +5,7 @@ and the driver supports it, which halves their time: calls that are transactions
 calls that travel with the COMMIT of their transaction (``Link.commit_with``).
 
 Calls that travel with the COMMIT take one round trip together. Python sees their outcomes only after the COMMIT. So if
-an outcome must not be committed, the statement itself fails, by ``fq_refuse``. If such calls cannot bypass SQLAlchemy,
-it prepares each statement with all of its events, and our listener of ``do_execute`` collects the statement. After the
-last one the driver sends all of them together.
+an outcome must not be committed, the statement itself fails, by ``fq_refuse``.
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ class Shape:
         columns: The columns to select; None for all.
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
-        alone: Array parameters with one element, which is passed itself, since drivers encode it faster than an array.
+        alone: Array parameters that get one element. Calls give the element itself, which drivers encode faster.
         named: The parameter for ids of messages, or for one id. The statement finds the ids by names: instead of this
             parameter callers give those of ``fq_find_named``. A parameter that takes one id, or that is also in
             *alone*, gets only the first id that is found.
@@ -255,10 +253,7 @@ class Call(NamedTuple):
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Send the call and return its rows, but bypass SQLAlchemy if there is no listener, which halves the time.
-
-        The bypass needs a connection with the options :data:`ALONE`, and returns tuples. Errors are as in :meth:`rows`.
-        """
+        """Do as :meth:`rows`, but bypass SQLAlchemy if there is no listener. This needs the options :data:`ALONE`."""
         rows: list[Sequence[Any]] = []
         try:
             if _ALONE in connection.get_execution_options():
@@ -303,8 +298,7 @@ def read(  # noqa: PLR0917 - parameters of functions have all other names
 
     Texts are read whatever the connection's encoding is. Columns that are named as instants (``due_at``) become
     datetimes in UTC. Columns that are named as durations (``every``) become timedeltas. The columns of a rate become
-    one ``rate``. Arrays become tuples; ``overridden``, an array of column names, becomes a tuple of the names of policy
-    fields.
+    one ``rate``. Arrays become tuples; the columns in ``overridden`` become the policy fields that they belong to.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
@@ -454,10 +448,7 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy. Send nothing and return False if there are listeners or the driver cannot do so.
-
-    Errors are raised as SQLAlchemy raises them.
-    """
+    """Send calls past SQLAlchemy, but raise its errors. Return False if listeners or the driver prevent it."""
     # Read SQLAlchemy's own flag, since asking the events takes longer than a statement. If SQLAlchemy has no such flag,
     # assume that there are listeners.
     engine = connection.engine
@@ -487,7 +478,7 @@ def _sent_past(
 
 
 def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
-    """Let SQLAlchemy prepare calls with all of its events; after the last one the driver sends all calls and COMMIT."""
+    """Let SQLAlchemy prepare each call with all of its events; then let the driver send all calls and the COMMIT."""
     dialect = connection.dialect
     if dialect not in _listening:
         event.listen(dialect, "do_execute", _do_execute)
@@ -505,10 +496,8 @@ def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: l
 
 
 def _fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
-    """Raise a driver's error as if SQLAlchemy had executed the statement, so that SQLAlchemy drops a broken connection.
-
-    This calls a private method, since SQLAlchemy has no public one that works for a connection without a cursor.
-    """
+    """Let SQLAlchemy raise a driver's error as for its own statements, so that it drops a broken connection."""
+    # A private method, since no public one works without a cursor.
     handle: Callable[..., NoReturn] = connection._handle_dbapi_exception  # noqa: SLF001
     handle(error, statement, parameters, None, None)
 

@@ -137,7 +137,7 @@ def take_messages(
     lease_id: int | None,
     max_bytes: int | None = None,
 ) -> Dequeued:
-    """Take ready messages under a lease. Call it in a READ COMMITTED transaction of its own; the caller commits.
+    """Take ready messages under a lease. Call it in a READ COMMITTED transaction of its own.
 
     Args:
         lease_id: A lease of the consumer to use again.
@@ -172,10 +172,7 @@ def take_messages(
 def take_more(
     connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int | None, max_bytes: int | None
 ) -> Sequence[Sequence[Any]]:
-    """Take messages of the same kind that follow *first* in its channel, under its lease. The caller commits.
-
-    Return the rows of the messages, in order; :func:`delivered` reads them.
-    """
+    """Take messages of the same kind that follow *first* in its channel, under its lease, and return their rows."""
     return target.call(
         "fq_take_more",
         f"take what follows message {first.message_id} of",
@@ -192,11 +189,7 @@ def take_more(
 def delivered(
     rows: Sequence[Sequence[Any]], codec: Codec, shared: Mapping[str, Any]
 ) -> tuple[list[Delivery], list[tuple[int, str]]]:
-    """Return the deliveries of taken messages, and the ids of messages that cannot be read, each with the problem.
-
-    Args:
-        shared: The fields that all deliveries have in common.
-    """
+    """Return the deliveries of taken messages, and the ids of messages that cannot be read, each with the problem."""
     deliveries: list[Delivery] = []
     unreadable: list[tuple[int, str]] = []
     # Copied and filled in for each delivery, since dicts that grow take twice as long.
@@ -225,7 +218,7 @@ def delivered(
 def hear_signals(connection: Connection, target: Target) -> bool:
     """Apply up to 1,000 signals to the state rows of their channels, and return whether more are left.
 
-    Call it in a READ COMMITTED transaction of its own; the caller commits.
+    Call it in a READ COMMITTED transaction of its own.
     """
     [[has_more]] = target.call("fq_hear", "hear the signals of", _HEAR).tuples(connection)
     return bool(has_more)
@@ -239,7 +232,7 @@ def is_about_data(error: BaseException) -> bool:
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Extend the lease of deliveries, so that it runs for *lease* from now; never shorten it. The caller commits.
+    """Extend the lease of deliveries, so that it runs for *lease* from now; never shorten it.
 
     Return the new end; None if the lease has ended, or if it does not cover one of the deliveries any more.
     """
@@ -250,7 +243,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
 def heartbeat(
     connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta, tokens: Sequence[Token] = ()
 ) -> list[ExtendedLease]:
-    """Extend leases to run for *lease* from now; return them with their cancelled messages. The caller commits.
+    """Extend leases, unless they are lost, to run for *lease* from now. Return each with its cancelled messages.
 
     A lease that does not cover one of *tokens* any more is lost.
     """
@@ -271,10 +264,7 @@ def heartbeat(
 def charge_running(
     connection: Connection, target: Target, tokens: Sequence[Token], charges: Sequence[tuple[int, int]]
 ) -> None:
-    """Charge channels for running deliveries; the caller commits.
-
-    *charges* has for each delivery its cost so far, in milliseconds, and how much of it was charged before.
-    """
+    """Charge channels for running deliveries; *charges*: cost so far and the part charged before, in milliseconds."""
     target.call(
         "fq_correct_costs",
         f"charge for {len(tokens)} deliveries of",
@@ -307,11 +297,7 @@ def refusal(connection: Connection, target: Target, doing: str, **which: str | l
 
 @cache
 def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
-    """Return the shape of a call whose rows are the deliveries that were not settled as asked.
-
-    If *refusing*, the call returns nothing, and fails if a delivery is lost. If *costs*, the statement calls
-    ``fq_correct_costs`` first. If *alone*, there is one delivery, so values take the place of arrays.
-    """
+    """Return the shape of a settlement. With *costs* it calls ``fq_correct_costs`` first; *alone* is one delivery."""
     before = "fq_correct_costs" if costs else ""
     arrays = (*_TOKEN, *(["costs", "charged"] if costs else [])) if alone else ()
     if not refusing:

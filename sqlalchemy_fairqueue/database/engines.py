@@ -46,10 +46,10 @@ class _WithoutPool(OptionEngine):
 
 
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None, **options: Any) -> Engine:
-    """Return an engine that connects like another one, with its events and options, but keeps no connection.
+    """Return an engine with the events and options of *engine* that keeps no connection.
 
-    *connect* returns a driver's connection for which the pool's events have run already; without it the new engine
-    connects like *engine*. *options* are SQLAlchemy's options of the pool.
+    *connect* makes its connections, and the pool's events must have run for them already. By default it connects as
+    *engine* does. *options* are SQLAlchemy's options of the pool.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     creator: Any = connect
@@ -142,8 +142,8 @@ def sets_up_transactions(connection: Connection) -> bool:
 def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
     """Give a new connection isolation options, even if a listener of ``engine_connect`` has begun a transaction.
 
-    Settings that the listener made for the session stay. The listener's transaction is committed, which ends what it
-    set by ``SET LOCAL``; so the ``engine_connect`` listeners are called again at the begin of each later transaction.
+    The listener's transaction is committed, which ends settings that were made by ``SET LOCAL``. So the
+    ``engine_connect`` listeners are called again at the begin of each later transaction.
     """
     if connection.in_transaction():
         dispatch: Any = connection.engine.dispatch
@@ -154,8 +154,6 @@ def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
 
 
 class _ReadCommitted(OptionEngine):
-    """An engine whose connections start in READ COMMITTED."""
-
     def connect(self) -> Connection:
         return isolate(super().connect(), READ_COMMITTED)
 
@@ -165,11 +163,10 @@ def read_committed(engine: Engine) -> Engine:
 
 
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
-    """Call *work* on a connection where each statement is its own READ COMMITTED transaction.
+    """Call *work* on a connection where each statement is its own transaction.
 
-    In two cases all statements are one transaction: if listeners of the engine set up its transactions, and if the
-    server's default isolation is not READ COMMITTED. In the second case the first *work* on the engine fails with
-    IsolationError, and this function then calls it again in READ COMMITTED.
+    In two cases all statements are one READ COMMITTED transaction: if listeners of the engine set up its transactions,
+    and if a *work* on the engine has failed with IsolationError. This function calls such a *work* again.
 
     *calls_only* promises that *work* executes only through functions of ``calls``, which may bypass SQLAlchemy.
     """
@@ -246,10 +243,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], R], *, isolates
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
-    """Limit how long statements of a session wait for a lock.
-
-    Do not use this behind a transaction pooler, since the setting stays and would reach other clients.
-    """
+    """Limit lock waits of a session's statements. Behind a transaction pooler the setting would reach other clients."""
     connection.exec_driver_sql(f"set lock_timeout = {timeout // timedelta(milliseconds=1)}")
 
 

@@ -94,11 +94,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def hide_row(error: BaseException) -> None:
-    """Remove values from an error's texts.
-
-    PostgreSQL quotes the row that a constraint of the application refused. asyncpg quotes a parameter that it cannot
-    encode.
-    """
+    """Remove from an error's texts the row that PostgreSQL refused, or the parameter that asyncpg cannot encode."""
     for one in _causes(error):
         if one.args and isinstance(one.args[0], str):
             one.args = (_hidden(one.args[0]), *one.args[1:])
@@ -135,10 +131,7 @@ def refuse(error: StatementError, doing: str, parameters: Mapping[str, Any]) -> 
 
 
 def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> FairQueueError | None:
-    """Translate a refusal of the database into an error of this package; None if its SQLSTATE has no class.
-
-    Attributes of the error get the values of the call's parameters with the same names.
-    """
+    """Translate a refusal of the database into an error of this package; None if its SQLSTATE has no class."""
     refusal = refusal_of(error)
     kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
     if kind is None:
@@ -151,7 +144,7 @@ def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> 
     elif kind is UnknownChannel:
         hint = "correct the name" + (", or pause(..., new=True) makes the channel" if parameters.get("paused") else "")
     named = {"schedule": parameters.get("name"), **parameters}
-    # The attributes of error classes that are dataclasses.
+    # Error classes that are dataclasses take the parameters of the call that have the names of their attributes.
     attributes = {name: named[name] for name in getattr(kind, "__dataclass_fields__", ()) if name in named}
     return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}", **attributes)
 

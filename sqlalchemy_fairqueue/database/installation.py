@@ -1,8 +1,8 @@
 """Checks whether this library can use what a database has installed, and installs without Alembic.
 
-Before the library sends anything else, it asks which version is installed, once for each connection pool and schema. It
-remembers that a version was usable. This is safe, since one upgrades a database before the code that needs the upgrade,
-and downgrades the database after that code.
+Before the library sends anything else, it asks which version is installed. If the version is usable, the library does
+not ask again for this connection pool and schema. This is safe: in an upgrade the database goes before the code, and in
+a downgrade the code goes before the database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.sql.schema import SCHEMA_MISMATCH, VERSION_COLUMN, named_schema, quoted
 
 _ATTEMPTS = 5
-# Errors of an install if another install commits meanwhile: of the guard, of taken names, of rows of the catalog.
+# SQLSTATEs with which an install fails if another install commits meanwhile. They come from the guard, from names that
+# are taken, and from rows of the catalog.
 _TAKEN = {SCHEMA_MISMATCH, "23505", "42P06", "42P07", "42710", "42723", "40P01", "40001", "XX000"}
 
 
@@ -50,9 +51,7 @@ def check_writable(connection: Connection) -> None:
 
 
 def check_installed(connection: Connection, schema: str | None) -> None:
-    """Refuse a schema without fairqueue or with a version that is too old. A newer one is usable.
-
-    Unless the answer is known, this sends one short statement in the connection's transaction.
+    """Refuse a schema without fairqueue or with a version that is too old. A newer version is usable.
 
     Raises:
         InvalidArgument: The connection is not to PostgreSQL through a supported driver.
@@ -79,12 +78,12 @@ def _check_version(version: int, schema: str | None) -> None:
 def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> bool:
     """Install the newest version of fairqueue's schema if none is there; for tests and scripts without migrations.
 
-    If several processes call it at once, one installs and the others wait. With Alembic, use ``op.create_fairqueue``
-    instead. In asynchronous programs: ``await connection.run_sync(install_fairqueue)``.
+    With Alembic, use ``op.create_fairqueue`` instead. In asynchronous programs:
+    ``await connection.run_sync(install_fairqueue)``.
 
     Args:
-        where: An engine: the call commits a transaction of its own. A connection: it uses the open transaction, and
-            fails if another process installs meanwhile.
+        where: An engine: the call commits a transaction of its own, and waits if another process installs meanwhile. A
+            connection: the call uses the open transaction, and fails if another process installs meanwhile.
         schema: Created if it is missing. None: the connection's default schema.
 
     Returns:

@@ -96,7 +96,6 @@ class FoundResult:
         state: See ``fq_results``.
         content: The encoded result; None if the handler returned None, or if no result is kept.
         reason: Why no result of a completed message is kept, or why the message became a dead letter.
-        expires_at: Until when the result is kept, in UTC.
     """
 
     state: ResultState
@@ -373,10 +372,7 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Return up to *limit* members of a group that have not ended, sorted by id.
-
-    If there are more of them, the database chooses which ones it returns.
-    """
+    """Return members of a group that have not ended, sorted by id; if there are more than *limit*, any of them."""
     doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 

@@ -1,7 +1,4 @@
-"""Calls that set schedules and, for workers, find due schedules, run their slots and note why a slot was not run.
-
-The module also makes :class:`ScheduleInfo` of the rows of schedules.
-"""
+"""Calls that set schedules and read them, and calls by which workers find due schedules and run their slots."""
 
 from __future__ import annotations
 

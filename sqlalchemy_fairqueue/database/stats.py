@@ -42,10 +42,7 @@ COMPETING = 1000
 """How many channels with leased messages, and how many ready ones, are read to find what a channel competes with."""
 
 COUNTED = 60 * COMPETING
-"""The most leased messages that are counted for the same purpose, or looked at to find which is out longest.
-
-To count one message takes 1 us, and to read the weight of a channel takes 5 us.
-"""
+"""The most leased messages that are read to find what a channel competes with, or which message is out longest."""
 
 _TIMED = 10_000
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
@@ -174,14 +171,12 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back; the cost is bounded, however large the queue is.
 
-    Bounds: *scan* channels with leased messages, as many ready ones, as many that become ready later, as many signals,
-    and *count* leased messages.
+    The call reads at most *count* leased messages. It reads at most *scan* of each of these: channels with leased
+    messages, ready channels, channels that become ready later, signals, and held messages of one channel.
 
     Returns:
         What holds the queue back; up to *rivals* channels with the most leased messages; and the demand of each of
-        *channels* that exists. To bound the cost, scheduled messages are not counted by themselves: if a channel has a
-        ready message, its ``ready`` also counts the scheduled ones. At most *scan* held messages of a channel are
-        counted.
+        *channels* that exists. If a channel has a ready message, its ``ready`` also counts its scheduled messages.
     """
     bounds: Row = {"limit": rivals, "scan": scan, "count": count}
     doing = "read what channels compete with in"
@@ -274,7 +269,8 @@ def consumers_by_queue(
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
     """Return a consumer, but drop a request to stop that was made before the consumer started.
 
-    A consumer that takes or awaits work later than it must have heard of the request has started after the request.
+    A worker hears of a request within :data:`HEARD`, and then takes no more work and waits for none. So a consumer that
+    takes work or begins to wait later has started after the request.
     """
     held = json.loads(handlers or "[]")
     for one in held:

@@ -12,7 +12,7 @@ from sqlalchemy import DateTime, ForeignKey, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 LEASE = timedelta(seconds=3)
-"""The time for which a file stays with a dead worker. Far below the default, for an audience that waits."""
+"""The time for which a file stays with a dead worker. It is far below the default, because an audience waits."""
 
 
 class Base(DeclarativeBase):

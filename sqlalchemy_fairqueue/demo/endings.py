@@ -13,10 +13,7 @@ _asked: list[int] = []
 
 
 class DemoError(Exception):
-    """The demo cannot go on, or its result is wrong: a file has not one result, or the two services differ.
-
-    The message is for the person at the terminal.
-    """
+    """The demo cannot go on, or its result is wrong: a file has not one result, or the two services differ."""
 
 
 class AskedToEnd(SystemExit):

@@ -34,10 +34,7 @@ def files_ahead(files: Sequence[File]) -> float:
 
 
 def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> str:
-    """Write a report of a database's history to *page*; return a text that names the page and a replay's forecast.
-
-    *tell* is called with a text before each step.
-    """
+    """Write a report of a database's history to *page*; return a text that names the page and a replay's forecast."""
     from sqlalchemy_fairqueue.reporting import read_history, report
 
     tell("report: reading the history")

@@ -71,7 +71,6 @@ class Screen:
 
 
 def _table(visits: list[Visit], runs: list[Run], caption: str) -> Table:
-    """Return a table of the waits of files in each run, with a row for each customer and one for all but Bob."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
     table.add_column("\ncustomer", no_wrap=True)
     for title in ("\nfiles", *(title for run in runs for title in (f"{run.service}\nmedian", "\np95", "\nlast at"))):

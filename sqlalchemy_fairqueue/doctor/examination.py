@@ -124,7 +124,6 @@ def _is_possible(context: CheckContext, check: Check) -> bool:
 
 
 def _findings(context: CheckContext, check: Check) -> list[Finding]:
-    """Return the findings of a check, which has its own transaction; an error is a finding too."""
     connection = context.connection
     try:
         with connection.begin():

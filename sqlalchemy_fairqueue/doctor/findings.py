@@ -1,4 +1,4 @@
-"""The common parts of checks: findings, the context of a check, and repeated samples that find rows that persist."""
+"""The common parts of checks: findings, the context of a check, and the search for rows that persist."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def query(name: str, schema: str | None = None) -> TextClause:
 
 
 def pasted(name: str, schema: str) -> list[str]:
-    """Return the statements of the file ``queries/<name>.sql``, which repairs something, each as one line to paste."""
+    """Return the statements of a repair, the file ``queries/<name>.sql``, each as one line to paste."""
     lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(name).split(";\n"))
     tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
     # The schema is inserted last, since its name may contain blanks and brackets, which the steps above would change.
@@ -109,7 +109,6 @@ class CheckContext:
         queue: The only queue to check; None: all.
         max_age: A ready message that waits for longer is worth a warning.
         allowed: Objects that may differ from the installed version, such as ``index message_tenant``.
-        role: The work that the connected role is meant for.
     """
 
     connection: Connection

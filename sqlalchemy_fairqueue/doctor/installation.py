@@ -41,10 +41,10 @@ def is_unreachable(error: DBAPIError) -> bool:
 
 
 def find_installation(connection: Connection, schema: str | None, kind: str = "operator") -> tuple[str, int]:
-    """Return the schema that holds fairqueue and the installed version, whether or not this library can use it.
+    """Return the schema that holds fairqueue and the installed version, which this library may be unable to use.
 
     Without *schema*, the first schema of the search_path that holds fairqueue is returned. Raise Unusable if there is
-    none, or if the role may not ask for the version; then the remedy grants the role the work *kind*.
+    none. Raise it also if the role may not ask for the version; its remedy then grants the role the work *kind*.
     """
     row = connection.execute(query("installed"), {"schema": schema}).one_or_none()
     if row is None:
@@ -66,7 +66,7 @@ _DENIED = re.compile(r"\bfq_\w+|\bschema\b")
 
 
 def needed_kind(error: DBAPIError) -> str | None:
-    """Return the kind of work whose grant allows what the server denied to the role; None if none does."""
+    """Return the kind of work whose grant allows what the server denied to the role; None if there is none."""
     if sqlstate_of(error) != _NO_PRIVILEGE or not (denied := _DENIED.search(refusal_of(error).message)):
         return None
     if denied[0] == "schema":

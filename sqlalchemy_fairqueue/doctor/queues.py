@@ -59,7 +59,6 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
 
 @check("no expired lease holds messages", tables=("fq_lease", "fq_message"))
 def check_leases(context: CheckContext) -> Iterator[Finding]:
-    """Find expired leases whose messages no dequeue has reclaimed."""
     for row in context.execute("expired_leases", grace=microseconds(_GRACE), queue=context.queue):
         yield Finding(
             "leases", Level.PROBLEM,
@@ -108,10 +107,7 @@ def _held_back(paused: int, limited: int) -> str:
 def recent_pasts(
     connection: Connection, schema: str | None, queues: Iterable[QueueStats], now: datetime
 ) -> dict[str, list[Point]]:
-    """Return the workers' samples of the last ten minutes, for the ten queues with the most ready messages.
-
-    Each list ends with the present counts. Without samples it has only these.
-    """
+    """Return samples of the last ten minutes, then the present counts, for the ten queues with most ready messages."""
     found = {}
     for stats in nlargest(_MOST_READY, queues, key=lambda one: one.ready):
         points = read_points(connection, Target(schema, stats.queue), None, _PAST, _STEP) if stats.ready else []
@@ -174,7 +170,7 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
 def summary_of(
     queues: Collection[QueueStats], now: datetime, pasts: Mapping[str, Sequence[Point]] = MappingProxyType({})
 ) -> str:
-    """Return what :func:`judge_queue` finds in queues as the sentence of :func:`summary`."""
+    """Return the sentence of :func:`summary` about what :func:`judge_queue` finds in the queues."""
     judged = (judge_queue(stats, now, LONG, pasts.get(stats.queue, ())) for stats in queues)
     return summary(list(chain.from_iterable(judged)), queues, now)
 
@@ -200,7 +196,6 @@ def summary(found: Sequence[Finding], queues: Collection[QueueStats], now: datet
 
 
 def _limit_reached(stats: QueueStats) -> tuple[str, str] | None:
-    """Return the option of a limit of the queue that is reached, and how much of it is leased; None if none is."""
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
         return "--max-concurrency", f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
@@ -217,7 +212,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew; None unless it grew in both halves of *past*, in all by a fifth and by ten messages."""
+    """Say how a backlog grew, if it grew in both halves of *past*, and in all by a fifth and by ten messages."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))

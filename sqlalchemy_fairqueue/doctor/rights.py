@@ -114,10 +114,9 @@ _HARMLESS = {("schema", "usage")}
 
 @check(functions=("fq_grants",))
 def check_grants(context: CheckContext) -> Iterator[Finding]:
-    """Find rights that no grant gives, of roles other than the owner, and grants that do not give what they say.
+    """Find rights that roles other than the owner have without a grant, and grants that do not give what they say.
 
-    If the connected role may not read the grants, nothing is found. ``--allow 'grant app_web'`` leaves out role
-    ``app_web``.
+    ``--allow 'grant app_web'`` leaves out role ``app_web``.
     """
     if context.version not in versions() or not may_read_grants(context.connection, context.schema):
         return
@@ -184,7 +183,7 @@ _ALL = ("select", "insert", "update", "delete")
 
 @check()
 def check_row_security(context: CheckContext) -> Iterator[Finding]:
-    """Find policies that may hide rows from a monitor, or from the owner of the functions."""
+    """Find policies of row level security that may hide rows from a monitor, or from the owner of the functions."""
     monitors = context.role is Role.MONITOR
     role = current_role(context.connection)
     if not monitors:

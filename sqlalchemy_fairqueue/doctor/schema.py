@@ -26,7 +26,6 @@ _DRIFT_REMEDY = "find out who changed it outside the migrations; --allow '{}' wh
 
 @check(any_version=True)
 def check_version(context: CheckContext) -> Iterator[Finding]:
-    """Check that this library can use the installed version."""
     values = {"schema": context.schema, "version": context.version}
     failure = outdated(context.schema, context.version, context.schema)
     if failure is None:
@@ -40,7 +39,6 @@ def check_version(context: CheckContext) -> Iterator[Finding]:
 
 @check()
 def check_drift(context: CheckContext) -> Iterator[Finding]:
-    """Find objects that are not as the migrations left them."""
     if context.version not in versions():
         return
     # Grants have a check of their own.
@@ -84,7 +82,6 @@ def check_sequences(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ids_in_use(context: CheckContext) -> dict[str, int]:
-    """Return the greatest id of each table, including the history and the schedules if the role may read them."""
     found = dict(context.execute("ids_in_use").one()._asdict())
     tables = list(_READABLE_QUERIES)
     for table in context.execute("readable_tables", schema=context.schema, tables=tables).scalars().all():
@@ -132,7 +129,7 @@ _FIRST = timedelta(minutes=5)
 
 @check(tables=("fq_queue",))
 def check_history(context: CheckContext) -> Iterator[Finding]:
-    """Check the history's partitions, and that no row has a transaction id that this server has yet to assign."""
+    """Check the history's partitions, and that no row has a transaction id that this server has not assigned yet."""
     yield from _partitions(context)
     yield from _impostors(context)
     yield from _transactions(context)
@@ -152,8 +149,8 @@ def _impostors(context: CheckContext) -> Iterator[Finding]:
 
 
 def _transactions(context: CheckContext) -> Iterator[Finding]:
-    # Readers of the history go on after the last transaction id, so they miss rows with ids of another server. A role
-    # that may not read the history gets no finding here: another check finds missing privileges.
+    # Readers of the history go on after the last transaction id that they read, so they miss rows with ids of another
+    # server. A role that may not read the history gets no finding here: another check finds missing privileges.
     if not context.execute("history_readable", schema=context.schema).scalar():
         return
     foreign = context.execute("history_foreign", most=_MAX_COUNTED).scalar()
@@ -212,7 +209,6 @@ _NOUNS = ("channel", "message", "limit", "plan", "key", "group", "schedule")
     tables=("fq_channel", "fq_channel_state", "fq_message"),
 )
 def check_times(context: CheckContext) -> Iterator[Finding]:
-    """Find channels, messages, limits, plans, keys, groups and schedules that were used at times ahead of the clock."""
     for row in context.execute("future_times", grace=microseconds(_GRACE), queue=context.queue):
         ahead = duration(row.ahead)
         counts = {f"{noun}s": int(getattr(row, f"{noun}s")) for noun in _NOUNS}
@@ -231,7 +227,6 @@ def check_times(context: CheckContext) -> Iterator[Finding]:
     tables=("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_share"),
 )
 def check_states(context: CheckContext) -> Iterator[Finding]:
-    """Find damaged channels that dequeues set aside, and channels, queues and shared limits with several state rows."""
     for row in context.execute("set_aside", queue=context.queue):
         yield Finding(
             "states", Level.WARNING,

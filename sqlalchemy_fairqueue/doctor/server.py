@@ -59,7 +59,6 @@ def check_server(context: CheckContext) -> Iterator[Finding]:
 
 @check(any_version=True)
 def check_clock(context: CheckContext) -> Iterator[Finding]:
-    """Compare the clocks of this machine and of the server; the queue goes by the server's."""
     before = datetime.now(UTC)
     server_time = context.execute("clock").scalar_one()
     after = datetime.now(UTC)
@@ -215,7 +214,6 @@ _NEAR, _FULL = 0.8, 0.95
 
 @check()
 def check_connections(context: CheckContext) -> Iterator[Finding]:
-    """Compare the number of sessions with the most that the server allows."""
     row = context.execute("connections").one()
     part = row.used / max(1, row.most)
     level = Level.PROBLEM if part >= _FULL else Level.WARNING if part >= _NEAR else Level.OK
@@ -234,7 +232,6 @@ _LARGE = 100 * 2**20
 
 @check()
 def check_sizes(context: CheckContext) -> Iterator[Finding]:
-    """Show the size of all tables, and those of the largest tables and of large indexes."""
     rows = context.execute("sizes", schema=context.schema).all()
     tables = {row.name: row.bytes for row in rows if not row.is_index}
     large = {row.name: row.bytes for row in rows if row.is_index and row.bytes >= _LARGE}
@@ -274,7 +271,6 @@ _PROBLEM_TRANSACTIONS = 50_000_000
 
 @check("no open snapshot holds vacuum back")
 def check_snapshots(context: CheckContext) -> Iterator[Finding]:
-    """Find open snapshots of sessions, prepared transactions and replication slots, with their age."""
     sessions = list(_sessions(context))
     reported = {finding.values["pid"] for finding in sessions}
     yield from (*sessions, *_hidden_snapshots(context, reported), *_prepared(context), *_slots(context))

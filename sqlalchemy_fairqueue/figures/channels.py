@@ -39,8 +39,6 @@ class Sample:
             *rates* are empty.
         channels: The channels that have messages, had some in the previous sample, or completed some since, with the
             reasons of their waits.
-        changes: By how many messages a channel grows a second, by queue and channel.
-        rates: Completions a second, by queue and channel, of queues that record their history.
         snapshot: The snapshot as PostgreSQL writes it; the next sample counts the completions since then.
     """
 
@@ -58,11 +56,11 @@ class Sample:
         return sum(one.channels for one in self.queues)
 
     def change(self, stats: ChannelStats) -> float | None:
-        """Return by how many messages a channel grows a second; None in the first sample."""
+        """Return by how many messages a channel grows a second; None if *since* is None."""
         return self.changes.get(_key(stats))
 
     def rate(self, stats: ChannelStats) -> float | None:
-        """Return a channel's completions a second; None in the first sample, or if its queue records no history."""
+        """Return a channel's completions a second; None if *since* is None, or if its queue records no history."""
         return self.rates.get(_key(stats))
 
 
@@ -73,6 +71,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         context = sample_context(connection, schema)
         recorded = [name for name, one in queue_settings(connection, schema).items() if one.history]
         counts = stats_by_queue(connection, schema, [queue.name for queue in queues])
+        # Of thousands of queues, most have no channels with messages.
         busy = [queue for queue in queues if _may_be_busy(counts[queue.name])]
         found = {_key(stats): stats for queue in busy for stats in _busy_channels(queue, connection)}
         since = context.at - previous.at if previous and context.at > previous.at else None
@@ -98,7 +97,6 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
 
 
 def _may_be_busy(stats: QueueStats) -> bool:
-    """Return whether a queue may have channels with messages; of thousands of queues, most have none."""
     return bool(stats.undelivered or stats.leased or stats.signals)
 
 

@@ -79,9 +79,6 @@ class QueueFigures:
     Attributes:
         contention: The channels that wait longest and those that hold most, with the reasons of their waits.
         consumers: Its consumers; if there are more than ``SHOWN``, those with the most messages.
-        limits: The shared limits that it draws from.
-        fair_by: What its channels share equally: messages, cost or seconds.
-        records_history: Whether it records its history, from which completions are counted.
         completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or the queue records
             no history.
         change_per_second: By how many messages the queue grows a second. None: ``Figures.since`` is None.
@@ -124,11 +121,7 @@ class QueueFigures:
 
     @property
     def shortfall(self) -> float:
-        """The most that a waiting channel lacks of the share that its weight entitles it to, 0 to 1.
-
-        If it stays high while messages are leased, other channels hold the capacity: because of a limit, or because
-        handlers of a few channels take long.
-        """
+        """The most that a waiting channel lacks of the share that its weight entitles it to, 0 to 1."""
         contention = self.contention
         waiting = (one for one in contention.channels if one.oldest_ready_at is not None and one.competes)
         lacking = (contention.entitled(one) - (contention.used(one) or 0.0) for one in waiting)
@@ -221,8 +214,8 @@ def channel_waits(
 ) -> Sequence[ChannelStats]:
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
-    The call reads about as much as ``queue.stats``. If *stats* is None, and only one of the channels waits, with ready
-    messages, the call reads only a bounded part of that. If no channel waits, it reads nothing.
+    The call reads about as much as ``queue.stats``. It reads only a bounded part of that if *stats* is None, and only
+    one of the channels waits and has ready messages. If no channel waits, it reads nothing.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -248,9 +241,9 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     *channels* and the ``_RIVALS`` channels with the most leased messages.
 
     At most ``COUNTED`` leased messages are counted. If the queue has so many, the result also lists the channels in
-    *figures*, and takes counts of leased messages from *figures* where these are greater. In the same way it takes the
-    weight of the competing channels from *figures* if there are ``COMPETING`` or more of them. Scheduled messages are
-    not counted anew. If none of *channels* exists, the result is *figures*.
+    *figures*, and each count of leased messages is at least that in *figures*. If *figures* have ``COMPETING`` or more
+    competing channels, the weight of these is at least that in *figures*. Scheduled messages are not counted anew. If
+    none of *channels* exists, the result is *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -295,7 +288,6 @@ def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool
 
 
 def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return the earlier figures of a channel, with the weight and the leased messages that a bounded reading found."""
     if known is None:
         return one
     return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

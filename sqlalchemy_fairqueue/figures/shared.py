@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 DUTY = 60
 """Figures are kept for at least this many times the duration of their reading, to bound the load of the database."""
 LATELY = timedelta(minutes=5)
-"""Completions between two readings are counted if no more time than this lies between the readings.
-
-If figures are kept for long, twice the time for which they are kept may lie between them.
-"""
+"""The most time between two readings whose completions are counted; it is more if figures are kept for long."""
 PATIENCE_SECONDS = 0.05
 """If the last reading took longer, the next one in an event loop runs in the background; viewers get older figures."""
 
@@ -45,15 +42,14 @@ class Point:
 
 
 class SharedFigures:
-    """The figures of an installation, read at most once in a while, by the first reader that asks.
+    """The figures of an installation, read at most once in a while, by the first caller that asks.
 
     Nothing is read while nobody asks. A caller during a reading gets the previous figures, if there are any. In an
-    event loop a reading that takes long goes on in the background, and readers get the previous figures instead of
-    waiting, unless those are too old because nobody has asked for a while.
+    event loop, a reading that takes long goes on in the background, and callers get the previous figures meanwhile.
+    They wait for the reading only if these figures are too old because nobody has asked for a while.
 
-    Completions are counted from one reading to the next if no more than five minutes, or twice the time for which
-    figures are kept, lie between them. After a longer pause counting starts anew, so that no reading has to count the
-    history of a night.
+    Completions between two readings are counted, unless more than five minutes lie between the readings, and more than
+    twice the time for which figures are kept. So no reading has to count the history of a night.
 
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.

@@ -47,11 +47,11 @@ def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIAppli
 def asgi_application(collector: QueueCollector, *others: Collector) -> ASGIApplication:
     """Return an ASGI application that answers with the metrics, to mount in FastAPI, Starlette or Litestar.
 
-    It never blocks the event loop: an AsyncEngine is awaited, an Engine is used in a thread.
+    Reading the database does not block the event loop: an AsyncEngine is awaited, an Engine is used in a thread.
 
     Args:
         collector: Made with an Engine, or with an AsyncEngine of the application's event loop.
-        others: More collectors to export, such as ``prometheus_client.REGISTRY``.
+        others: More collectors to export, such as ``prometheus_client.REGISTRY``. They are called in the event loop.
 
     Example:
         >>> app = Starlette(routes=[Mount("/metrics", asgi_application(QueueCollector(engine, queue)))])

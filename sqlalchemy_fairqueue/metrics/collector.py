@@ -48,7 +48,6 @@ class MetricDefinition:
 
     Attributes:
         name: Its name; that of a counter ends with ``_total``.
-        meaning: What its value means, in a sentence.
         suffixes: For histograms: the endings of the names of its series.
 
     Example:
@@ -212,15 +211,14 @@ class QueueCollector(Collector):
     """The metrics of queues, and of workers of this process: ``REGISTRY.register(QueueCollector(engine))``.
 
     A scrape asks the database at most once, in one transaction that locks nothing. The last figures are used again for
-    two seconds, or for 60 times as long as it took to read them. If the database does not answer, ``fairqueue_up`` is
-    0, the metrics of queues are missing, and all others of the registry are exported.
+    two seconds, or longer: for 60 times as long as it took to read them. If the database does not answer,
+    ``fairqueue_up`` is 0, the metrics of queues are missing, and all others of the registry are exported.
 
     Args:
         engine: Connects to the database, as a role that is granted ``monitor``. Give metrics their own Engine with a
             short ``connect_timeout`` and ``statement_timeout``. An AsyncEngine is only for :func:`asgi_application`.
         queues: The queues. Default: all of the installation.
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
-        workers: Workers of this process.
         figures: The figures of a dashboard in this process, given in place of *engine* and *queues*.
 
     Example:
@@ -262,10 +260,7 @@ class QueueCollector(Collector):
             yield from self.families(refused=None)
 
     def families(self, *, refused: Exception | None) -> Iterator[Metric]:
-        """Yield the metrics of queues, as they were read last, and of workers.
-
-        If the queues could not be read now, *refused* is the error, and their metrics are left out.
-        """
+        """Yield the metrics. If the queues could not be read, *refused* is the error, and their metrics are missing."""
         if refused is not None:
             logger.warning("the figures of the queues cannot be read: %s: %s", type(refused).__name__, logged(refused))
         yield up_family(answered=refused is None)

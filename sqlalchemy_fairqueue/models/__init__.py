@@ -1,6 +1,6 @@
 """Mapped classes for queries and relationships over fairqueue's tables, as ``op.create_fairqueue`` installs them.
 
-They are for reading: a flush that would write a row is refused, and the error names the verb to use instead. The
+The classes are for reading: a flush that would write a row is refused, and the error says what writes it instead. The
 classes here are mapped on first access, to a MetaData of their own (:data:`metadata`). To map the tables in the
 MetaData of your Base, call :func:`make_models`; to write the classes yourself, use the mixins.
 """

@@ -66,7 +66,6 @@ class ChannelMixin(columns.fq_channel):
     """A channel: the messages of one tenant in a queue.
 
     Attributes:
-        state: The state row of the channel: its policy, start tag and concurrency.
         queue_config: None if the queue was never configured.
         messages: Includes leased messages.
 
@@ -139,7 +138,7 @@ class MessageMixin(ContentMixin, columns.fq_message):
     ``returned_at`` is when the message last went back to the channel or was brought forward. ``delivered_at`` is stored
     if the queue records its history. ``key_outlives`` is true if the period of the key begins when the message ends.
     ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what the delivery charged the
-    channel, in a queue that is fair by seconds. ``lease`` is None if nobody holds the message.
+    channel, in a queue that is fair by seconds.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -218,9 +217,8 @@ class KeyPeriodMixin(columns.fq_key_period):
 class PlanMixin(columns.fq_plan):
     """A plan of a queue: a policy with a name, and how far its last change has spread.
 
-    ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
-    a change to the channels in the order of their ids. ``spread_after`` is the last channel that it visited. None: all
-    channels have the change. The greatest bigint: it visited all, and those in ``spread_again`` still lack the change.
+    ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. ``spread_after`` is
+    None if all channels have the last change.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -282,9 +280,8 @@ class ResultMixin(columns.fq_result):
 class ScheduleMixin(columns.fq_schedule):
     """A schedule of a channel: what it enqueues, and when.
 
-    All slots up to ``done_until`` have been run, or skipped by ``catch_up``. ``next_at`` is the slot after them; the
-    worker that looked at the schedule last computed it. ``due_at`` is when workers look at the schedule again.
-    ``revision`` grows with each change of the schedule, so that no worker runs slots that it computed before.
+    All slots up to ``done_until`` have been run, or skipped by ``catch_up``. ``next_at`` is the slot after them.
+    ``due_at`` is when workers look at the schedule again.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -358,10 +355,7 @@ class EpochMixin(columns.fq_epoch):
 class QueueStateMixin(columns.fq_queue_state):
     """The dispatch row of a queue: what its dispatcher knows, and the counts of the queue's own limit.
 
-    The dispatcher has heard the signals of all transactions below ``heard_below`` that are not in ``heard_open``. The
-    ready order begins at (``ready_floor``, ``ready_channel``) or later; this place has not moved since ``still_since``.
-    ``due_floor`` and ``lease_floor`` are the floors in due times and leases; all leases were last read at ``swept_at``.
-    Since ``held_since``, nobody can take what is due, because it is locked.
+    The header of ``fq_queue_state.sql`` in the package defines the columns.
     """
 
     queue_config = related("fq_queue", own="queue", other="name", foreign_key_here=True)
@@ -372,7 +366,7 @@ class QueueStateMixin(columns.fq_queue_state):
     key=("queue", "due_at", "message_id"),
 )
 class PromotionMixin(columns.fq_promotion):
-    """A message with a priority that is due later. The row stays until that time, even if the message ends earlier."""
+    """A scheduled message that has a priority. The row stays until the due time, even if the message ends earlier."""
 
 
 @mapping("the verbs of a queue insert signals, and the dispatcher deletes them")
@@ -384,12 +378,9 @@ class SignalMixin(columns.fq_signal):
 
 @mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
-    """The share of a queue in a shared limit.
+    """The share of a queue in a shared limit. The row with the queue '' belongs to the limit itself.
 
-    ``tag`` counts what the queue has drawn: messages, or their cost if the limit has a quota in cost. A queue that the
-    limit does not hold back goes on from the limit's own tag at least, so that idle time saves nothing up. Until
-    ``contends_until`` the queue counts as held back by the limit. The row with the queue '' belongs to the limit
-    itself: ``rate_at`` is the state of its rate, and ``tag`` the greatest tag from which a queue has drawn.
+    The header of ``fq_limit_share.sql`` in the package defines the columns.
     """
 
 
@@ -452,7 +443,7 @@ class StopRequestMixin(columns.fq_stop_request):
 
 @mapping("use queue.admin.record_audit(session, ...)")
 class AuditMixin(columns.fq_audit):
-    """What ``who`` did to a queue, a channel or a message, or to the installation if ``queue`` is None. Kept 90 days.
+    """What ``who`` did in the last 90 days to a queue, a channel or a message; with no ``queue``, to the installation.
 
     See Also:
         :class:`History`
@@ -475,8 +466,4 @@ class SizeMixin(columns.fq_size):
 
 @mapping("workers of the queue write it in their housekeeping")
 class RoundMixin(columns.fq_round):
-    """A duty of housekeeping ('fold', 'forget' or 'history'). The row's lock lets one transaction do it at a time.
-
-    ``snapshot`` was taken at the last 'fold', or at the start of a 'forget' that is under way. ``waiting`` has the
-    transactions that were open at that time; a 'forget' takes out those that have ended.
-    """
+    """A duty of housekeeping ('fold', 'forget' or 'history'). The row's lock lets one transaction do it at a time."""

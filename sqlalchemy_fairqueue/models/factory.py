@@ -80,12 +80,12 @@ copyreg.pickle(_GeneratedMeta, _reduce)
 def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
     """Map fairqueue's tables into the MetaData of a Base. Another call for the same schema returns the same classes.
 
-    The classes share only the MetaData with the Base. Their names do not clash with yours, so refer to a class itself:
-    ``relationship(models.Message, ...)``. For classes that inherit from your Base, use the mixins. Rows can be pickled;
-    another process can unpickle them if *base* is a global of a module that the other process can import.
+    The classes share only the MetaData with the Base. Their names do not clash with yours. A relationship needs the
+    class itself, ``relationship(models.Message, ...)``, since a name in quotes means a class of your Base. For classes
+    that inherit from your Base, use the mixins. Rows can be pickled; another process can unpickle them if *base* is a
+    global of a module that it can import.
 
     Args:
-        base: A declarative Base, or another object with a ``metadata``.
         schema: The schema of the installation. None: that of the MetaData, or else the connection's default schema.
 
     Raises:

@@ -63,7 +63,6 @@ class Related:
     """A relationship of a mixin with another table: the mixin's column *own* equals the column *other* there.
 
     Attributes:
-        many: Whether several rows of the other table may belong to one row of the mixin's table.
         foreign_key_here: Whether *own* refers to *other*, as a foreign key does; otherwise *other* refers to *own*.
     """
 
@@ -79,12 +78,10 @@ class Related:
 
 
 def related(table: str, *, own: str, other: str, foreign_key_here: bool = False) -> Mapped[Any]:
-    """Declare a relationship of a mixin with at most one row of another table; see :class:`Related`."""
     return cast("Mapped[Any]", Related(table, own, other, foreign_key_here=foreign_key_here))
 
 
 def related_rows(table: str, *, own: str, other: str) -> Mapped[list[Any]]:
-    """Declare a relationship of a mixin with any number of rows of another table."""
     return cast("Mapped[list[Any]]", Related(table, own, other, many=True))
 
 

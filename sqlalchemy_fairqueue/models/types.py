@@ -76,7 +76,6 @@ def _kind(value: Any) -> TypeEngine[Any] | None:
 
 
 def _to_microseconds(value: Any) -> Any:
-    """Convert PostgreSQL times and intervals to microseconds; return anything else unchanged."""
     kind = _kind(value)
     if isinstance(kind, (DateTime, Date)):
         # A time without a zone counts in the connection's time zone, as when PostgreSQL compares it with a timestamptz.
@@ -212,7 +211,6 @@ class Xid(Xid8):
     cache_ok = True
 
     def get_col_spec(self, **given: Any) -> str:
-        """Return the type's name in PostgreSQL."""
         return "xid"
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue
 
 logger = logging.getLogger(__name__)
-# Seconds for which a reading that failed stands for all gauges; an export comes much later.
+# After a reading that failed, gauges do not ask again for this many seconds. The next export comes much later.
 _FAILED = 1.0
 
 Relation = Literal["link", "child"]
@@ -69,7 +69,7 @@ def instrument(
             "child": it is in the trace of the enqueue. Give "child" if messages are handled soon after their enqueue.
         send: "context": messages carry the context of the current span, such as the request's; without a current span
             they carry none. "span": each call that enqueues makes a ``send`` span, and its messages carry the context
-            of that span. The SDK needs several times as long to make a span.
+            of that span. This takes several times as long as "context".
         tracer_provider: Default: the global one.
         meter_provider: Default: the global one.
 
@@ -139,7 +139,6 @@ class _OpenTelemetry:
         )  # fmt: skip
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return the context that all messages of the call carry: of a send span, or of the current span."""
         with self._lock:
             self._sent[queue] += len(messages)
         current = get_current_span().get_span_context()
@@ -211,7 +210,6 @@ class _OpenTelemetry:
 
     @contextmanager
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> Iterator[None]:
-        """Open a settle span around a statement that settles."""
         attributes = _common(queue, "settle", verb) | {"messaging.batch.message_count": len(deliveries)}
         measured = _measured(queue, verb)
         began = perf_counter()
@@ -232,7 +230,6 @@ class _OpenTelemetry:
 
 
 def _is_sampled_out(current: SpanContext) -> bool:
-    """Return whether the sampler of this process left the current trace out."""
     return current.is_valid and not current.is_remote and not current.trace_flags & TraceFlags.SAMPLED
 
 
@@ -287,7 +284,7 @@ def observe_queues(
 
 
 def _reader(figures: SharedFigures) -> Callable[[], Iterable[QueueFigures]]:
-    """Return a function that asks the database once for all gauges of an export, also if that does not answer."""
+    """Return a function for all gauges. It asks the database once in an export, whether or not the database answers."""
     again_at = 0.0
 
     def read() -> Iterable[QueueFigures]:

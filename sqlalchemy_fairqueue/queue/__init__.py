@@ -31,13 +31,12 @@ class Queue(
     """A named set of channels in a PostgreSQL database, served in turn.
 
     Make one object for each queue, in a module of the application. The constructor does not connect to the database.
-    The object holds the declared handlers, and the leases that the next :meth:`dequeue` can use again.
 
     The first argument of a verb is a session, Connection or Engine, sync or async; a few verbs, such as :meth:`dequeue`
     and :meth:`extend`, take only an engine. A session records enqueues, settlements, withdrawals and configuration, and
     sends them right before its COMMIT. All other calls are sent at once: on an engine in transactions of their own,
     otherwise in the session's or connection's transaction. A call that is sent at once does not see what a session has
-    only recorded. On an async target it returns a coroutine.
+    only recorded; on an async target such a call returns a coroutine.
 
     A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. The verbs
     that a session records raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated
@@ -52,14 +51,13 @@ class Queue(
         max_attempts: A message becomes a dead letter after this many attempts, unless it has its own ``max_attempts``.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
-        notify: Whether calls of this object wake waiting consumers. A call sends a NOTIFY only while a consumer waits.
-            Give False if your own SQL runs PREPARE TRANSACTION, which PostgreSQL refuses after a NOTIFY; two-phase
-            transactions of SQLAlchemy never notify. Without notifications workers find the work at their next poll;
-            start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a transaction
-            pooler can notify; a worker there cannot listen.
-        check_kinds: Whether an enqueue gives an :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once for each
-            kind, if this object has handlers, but none for the kind of the message. Give False if other processes
-            handle the other kinds.
+        notify: Whether calls of this object wake waiting consumers. Give False if your own SQL runs PREPARE
+            TRANSACTION, which PostgreSQL refuses after a NOTIFY; two-phase transactions of SQLAlchemy never notify.
+            Without notifications workers find the work at their next poll; start them with ``Worker(listen=False)``, so
+            that they poll more often. A producer behind a transaction pooler can notify; a worker there cannot listen.
+        check_kinds: Whether the first enqueue of a kind without a handler gives an
+            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, if this object has handlers at all. Give False if other
+            processes handle such kinds.
 
     Example:
         >>> queue = Queue("documents", defaults=ChannelPolicy(max_concurrency=4))

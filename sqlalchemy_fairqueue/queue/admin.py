@@ -92,11 +92,8 @@ class DeadLetters(Facet[QueueBase]):
     ) -> builtins.list[DeadLetterInfo]:
         """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
-        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match all other filters
-        until it has found *limit*; to scan a million takes about a second.
-
         Args:
-            error: A text that the reason or the error contains.
+            error: A text in the reason or the error. The call scans the letters that match all other filters for it.
             since: Only letters whose message died at this time (aware) or later.
             until: Only letters whose message died before this time (aware).
             after: The last dead letter of the previous page.
@@ -131,11 +128,10 @@ class DeadLetters(Facet[QueueBase]):
         attempts. A full channel takes it too.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT, which has no transaction, the call raises AutocommitError. It locks the dead letters and their keys.
-        It waits for transactions that add or settle a message with one of these keys. With ids it also waits for
-        another redrive or purge of them. Without ids it skips locked dead letters and tries at most *limit*
-        (1 to 100,000); letters whose key another message holds then come after all others. To redrive all, repeat the
-        call until no outcome is "redriven".
+        AUTOCOMMIT the call raises AutocommitError. The call locks the dead letters and their keys, and waits for
+        transactions that add or settle a message with one of these keys. With ids it also waits for another redrive or
+        purge of these dead letters. Without ids it skips locked dead letters and tries at most *limit* (1 to 100,000),
+        last those whose key another message holds. To redrive all, repeat the call until no outcome is "redriven".
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -154,9 +150,8 @@ class DeadLetters(Facet[QueueBase]):
     ) -> int:
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
-        The call locks the dead letters. With ids it waits for another redrive or purge of them; without ids it skips
-        locked dead letters. With *until* (aware) it deletes only letters whose message died before that time. *before*
-        is the former name of *until*.
+        The call locks the dead letters. With ids it waits for another redrive or purge of these letters; without ids it
+        skips locked ones. *until* (aware): only letters of messages that died earlier. Its former name is *before*.
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):
@@ -207,13 +202,13 @@ class Admin(Facet[QueueBase]):
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
         """Move an undelivered message to another channel of the queue. Its time and priority decide its place there.
 
-        The message keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not
-        apply. The outcome is "moved"; "unchanged" if the message is in that channel already; "leased" if a consumer
-        holds it; "duplicate" if another message of that channel holds its key; "missing" if it is done, dead,
-        withdrawn, or in another queue.
+        The message keeps its id, key, payload and attempts. A missing channel is created. max_backlog does not apply.
+        The outcome is "moved"; "unchanged" if the message is there already; "leased" if a consumer holds it;
+        "duplicate" if another message there holds its key; "missing" if it is done, dead, withdrawn, or in another
+        queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT the call raises AutocommitError. It locks a new channel, the key and the message. It waits for
+        AUTOCOMMIT the call raises AutocommitError. The call locks a new channel, the key and the message. It waits for
         transactions that create the channel or add the same key to it, and then for a transaction that delivers,
         settles, cancels or replaces the message. A cancel that waits for the move takes effect in the new channel.
         """
@@ -240,13 +235,12 @@ class Admin(Facet[QueueBase]):
         Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both, which find no dead letters.
         Of several messages with the ordering key, the call chooses the leased one, or else the next one.
 
-        The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
-        it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
-        withdrawn, or in another queue.
+        The outcome is "due"; "unchanged" if it was due; "redriven" if it was dead; "leased"; "duplicate" if it is dead
+        and another message holds its key; "missing" if it is done, withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT the call raises AutocommitError. It locks the message, and waits for a transaction that delivers,
-        settles, cancels or replaces it. For a dead letter it takes the locks of a redrive.
+        AUTOCOMMIT the call raises AutocommitError. The call locks the message, and waits for a transaction that
+        delivers, settles, cancels or replaces the message. For a dead letter it takes the locks of a redrive.
         """
         wanted = checked_message(message_id, **named)
 
@@ -263,10 +257,8 @@ class Admin(Facet[QueueBase]):
         """Return the last ended attempts at a message, at most *limit* (1 to 10,000), the oldest first.
 
         The call finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
-        history=True)``, and keeps them for its history_retention. The last attempt at a done message is "completed" or
-        "cancelled"; a message that was purged, or withdrawn before its delivery, has no such attempt. If a worker dies,
-        its attempt is recorded as "expired" when the message is reclaimed. The call costs one index probe for each day
-        of history.
+        history=True)``, and keeps them for its history_retention. If a worker dies, its attempt is recorded as
+        "expired" when the message is reclaimed. The call costs one index probe for each day of history.
 
         Example:
             >>> queue.configure(engine, history=True)
@@ -289,10 +281,7 @@ class Admin(Facet[QueueBase]):
     def count_undelivered(
         self, where: Where, channel: str, *, limit: int = 100_000, **filters: Unpack[UndeliveredFilters]
     ) -> int:
-        """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
-
-        The call stops counting at *limit*, 1 to 1,000,000,000.
-        """
+        """Count the messages that ``queue.purge`` with the same filters would delete, at most *limit* (1 to 10**9)."""
         which = undelivered(channel, **filters)
         check_count("limit", limit, 1, 10**9)
         call = self._target.call("fq_undelivered", "count messages of", _COUNT, limit=limit, **which)
@@ -313,9 +302,9 @@ class Admin(Facet[QueueBase]):
     ) -> AttemptPage:
         """Return a page of ended attempts that match all filters, the last recorded first.
 
-        :meth:`attempts` says which attempts are recorded. A page has at most *limit* (1 to 10,000) attempts. No index
-        helps: the call reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So
-        a page before the last may be empty. To get the next page, give ``page.next`` as *after* and the same filters.
+        A page has at most *limit* (1 to 10,000) attempts. No index helps: the call reads at most *scan* (1 to
+        1,000,000) attempts of all queues of the schema, about 2 us each. So a page before the last may be empty. To get
+        the next page, give ``page.next`` as *after* and the same filters.
         """
         check_names(channel=channel, kind=kind)
         if outcome is not None:
@@ -344,9 +333,9 @@ class Admin(Facet[QueueBase]):
     ) -> None:
         """Record an action on the queue, a channel or messages. :meth:`audits` returns recorded actions.
 
-        The command line and the dashboard record each change in the transaction that makes it. Your own tools can do
-        the same with this call. Housekeeping deletes the records after 90 days. Each of several messages gets its own
-        record. *by* is who did it, by default the database role. *details* is anything else, as JSON.
+        Use this call in your own tools, in the transaction that makes the change; the command line and the dashboard do
+        so. Housekeeping deletes the records after 90 days. Each of several messages gets its own record. *by* is who
+        did it, by default the database role. *details* is anything else, as JSON.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -400,8 +389,8 @@ class Admin(Facet[QueueBase]):
         and tables that Spark wrote, logs, traces.
 
         First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
-        again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of each table. If
-        a call ends half-way, call it again. A call reads the history and the results of all channels, about 2 us a row.
+        again. The call deletes in several transactions. If it fails half-way, call it again. It reads the history and
+        the results of all channels, about 2 us a row.
         """
         if not isinstance(engine, (Engine, AsyncEngine)):
             raise refused(engine, "an engine")
@@ -433,10 +422,8 @@ class Admin(Facet[QueueBase]):
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
         are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
         in all processes. A worker that starts after the commit works on; so a supervisor that restarts workers restarts
-        this one too. The call waits until other transactions that have asked the same worker end.
-
-        Return whether a consumer of that name has an unexpired lease in this queue. If not, there is probably no such
-        worker, or it has just started; the request is recorded all the same.
+        this one too. The call waits until other transactions that have asked the same worker end. It returns whether a
+        consumer of that name has an unexpired lease in this queue. If not, there is probably no such worker.
         """
         check_name("consumer", consumer)
         check_names(by=by)
@@ -458,9 +445,8 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return which channels wait longest, which have the most leased messages, and what decides their turns.
 
-        The call returns three sorts of channels: those that wait longest, those with the most leased messages, and last
-        those with held or scheduled messages but no ready one. Of each sort it returns at most *limit* (1 to 100,000).
-        The call costs about as much as ``queue.stats``.
+        The call returns at most *limit* (1 to 100,000) channels of each sort. Last come channels with held or scheduled
+        messages but no ready one, again at most *limit*. The call costs about as much as ``queue.stats``.
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))
@@ -469,9 +455,9 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
-        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs. A sample
-        is kept for 25 hours. Only a queue that records its history knows what was served, and how long handlers took.
-        The call reads the samples in question and at most 10,000 attempts of the history.
+        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs. Only a
+        queue that records its history knows what was served, and how long handlers took. The call reads the samples in
+        question and at most 10,000 attempts of the history.
 
         *over* is how far back to look, a minute to a day. The points are 1 minute apart if *over* is at most 100
         minutes, 5 minutes apart if it is at most 500 minutes, and otherwise 15 minutes apart.

@@ -70,7 +70,7 @@ def verb(method: Callable[Concatenate[S, Where, P], R]) -> Verb[S, Where, AsyncW
 
 
 def recorded(method: Callable[Concatenate[S, RecordedWhere, P], R]) -> Verb[S, RecordedWhere, SentWhere, P, R]:
-    """Annotate a method that a session, sync or async, only records. On other targets it is sent at once."""
+    """Annotate a method that a session, sync or async, only records. On other targets its calls are sent at once."""
     return method  # pyright: ignore[reportReturnType] - pyright overlooks the __get__ of a function
 
 
@@ -144,10 +144,7 @@ class QueueBase:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
     def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:
-        """Record operations on a session; send them at once on a connection or an engine.
-
-        On an engine the operations have a transaction of their own; receipts are filled in after its commit.
-        """
+        """Record operations on a session; send them at once on a connection, or on an engine in a transaction."""
         if (session := session_of(where)) is not None:
             if operations:
                 record(session, operations)
@@ -171,14 +168,12 @@ class QueueBase:
     ) -> R:
         """Call *work* at once, in the transaction of a session or connection.
 
-        On an engine each statement of *work* is a transaction of its own, as ``run`` of ``database/engines.py`` says.
-        If *settles* is true, the call has the place of a settlement in the lock order of the caller's transaction. If
-        *enqueues* is a channel, the call has the place of an enqueue to that channel.
+        On an engine each statement of *work* is a transaction of its own. In the lock order of the caller's transaction
+        the call counts as a settlement if *settles* is true, and as an enqueue if *enqueues*, its channel, is given.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 
     def _read(self, where: Where, function: str, doing: str, kind: Callable[..., R], /, **values: Any) -> list[R]:
-        """Return what *kind* makes of each row of a SQL function, as ``read`` of ``database/calls.py`` does."""
         return self._ask(where, lambda connection: self._target.read(connection, function, doing, kind, **values))
 
     def _answer(self, where: Where, work: Callable[[Connection], R], *, settles: bool, enqueues: str | None) -> R:

@@ -46,20 +46,17 @@ class ConfigurationMethods(QueueBase):
                 messages are leased.
             max_cost_out: Most that leased messages cost together; the cost charged at their delivery counts. A message
                 that costs more by itself is delivered when no other message of the queue is leased. None: no limit.
-            rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API that all
-                tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
-                ``"100000/min of cost"``. None: no rate.
+            rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API. A
+                :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of cost"``. None: no rate.
             limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
                 to the queue's own limits. None: no shared limit.
             history: Whether ``fq_history`` records attempts that begin after the commit.
-            history_retention: How long attempts are kept, at least a day; whole days are dropped. None: 30 days, the
-                initial value.
+            history_retention: How long attempts are kept, at least a day. None: 30 days, the initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
                 None sets the time of kinds without their own; the value None removes a kind's own time.
             result_retention: How long the results of handlers are kept, so that :meth:`result` can read them. The
-                setting applies to messages delivered after the commit. Housekeeping deletes older results. None: not at
-                all, the initial value.
+                setting applies to messages delivered after the commit. None: not at all, the initial value.
             default_plan: The name of the plan that channels created from now on follow; ``plans.configure`` makes
                 plans. The plan takes precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
@@ -69,18 +66,16 @@ class ConfigurationMethods(QueueBase):
             forget_channels_after: Housekeeping deletes a channel, with its count of dropped messages, when it has had
                 neither messages nor dead letters for this time. The next enqueue creates the channel anew. Channels
                 that are paused or were set by configure_channel stay. None: all stay. Initially 30 days.
-            fair_by: What backlogged channels share equally, by weight. "messages", the initial value: the number of
-                messages. "cost": the sum of costs, which ``enqueue(cost=)`` declares and settlements may correct.
-                "seconds": the time that handlers took.
+            fair_by: What backlogged channels share equally, by weight. "messages", the initial value. "cost": the costs
+                that ``enqueue(cost=)`` declares and settlements correct. "seconds": the time that handlers took.
 
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
-        queue. With max_concurrency, max_cost_out, rate or limits the call also locks the leased messages: it waits for
-        dequeues and for transactions that are settling messages, and the queue is not served until the transaction
-        ends. Keep such transactions short and separate. Consumers of a queue with one of these limits dequeue one after
-        another.
+        queue. A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT.
 
-        A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT. To set one of the
-        four limits in a REPEATABLE READ or SERIALIZABLE transaction raises IsolationError.
+        With max_concurrency, max_cost_out, rate or limits the call also locks the leased messages. It waits for
+        dequeues and for transactions that are settling messages, and the queue is not served until the transaction
+        ends; so keep such transactions short and separate. With these settings in a REPEATABLE READ or SERIALIZABLE
+        transaction the call raises IsolationError. Consumers of a queue with such limits dequeue one after another.
 
         Example:
             >>> queue.limits.configure(engine, "openai", rate="50/s")
@@ -109,8 +104,7 @@ class ConfigurationMethods(QueueBase):
         """Change the policy of one channel: ``configure_channel(session, "customer-7", max_backlog=500)``.
 
         Args:
-            channel: If it does not exist, the call creates it with the queue's configured defaults, or else with
-                ``Queue(defaults=...)``.
+            channel: A missing channel is created with the configured defaults, or else with ``Queue(defaults=...)``.
             policy: Replaces the channel's whole policy; the channel then follows no plan and overrides no field.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument, on a session at the COMMIT.
@@ -121,12 +115,11 @@ class ConfigurationMethods(QueueBase):
                 stay; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here,
                 even as None, overrides the plan until it is reset.
 
-        The change applies from the next dequeue after the commit. Concurrent changes of other fields take effect too.
-
-        The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
-        messages of the channel, and waits for transactions that are completing them. The call waits for a transaction
-        that changes or removes the plan. No dequeue serves the channel until the transaction of the call ends; so keep
-        that transaction short and separate.
+        The change applies from the next dequeue after the commit. If transactions change different fields at the same
+        time, all their changes take effect. The call locks the channel's state. If it sets max_concurrency, directly or
+        by a plan, it also locks the leased messages of the channel, and waits for transactions that are completing
+        them. The call waits for a transaction that changes or removes the plan. No dequeue serves the channel until the
+        transaction of the call ends; so keep that transaction short and separate.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -155,12 +148,11 @@ class ConfigurationMethods(QueueBase):
         """Stop serving a channel, or the whole queue if channel is None, until it is resumed.
 
         After the commit no dequeue takes its messages. Leased messages stay with their consumers and may be settled.
-        Enqueues continue, and nothing is lost. A paused channel keeps its limits and its turn. A channel is served if
-        neither it nor its queue is paused. The call locks the queue's row or the channel's state until the transaction
-        ends, and waits for other transactions that have it locked.
+        Enqueues continue. A channel is served if neither the channel nor its queue is paused. The call locks the
+        queue's row or the channel's state until the transaction ends, and waits if another transaction has locked it.
 
-        A missing channel raises UnknownChannel, since its name may be mistyped; on a session the COMMIT raises it and
-        commits nothing. ``new=True`` creates the channel, so that you can stop a tenant before its first message.
+        A missing channel raises UnknownChannel, on a session at the COMMIT. ``new=True`` creates the channel, so that
+        you can stop a tenant before its first message.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -201,9 +193,8 @@ class Plans(Facet[QueueBase]):
         """Create or change a plan: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 
         A channel follows the plan after ``configure_channel(where, channel, plan="gold")`` or, for new channels,
-        ``configure(where, default_plan="gold")``. Fields that were configured for one channel alone keep their values
-        there. *policy* and *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan
-        starts without limits.
+        ``configure(where, default_plan="gold")``. Fields that a channel overrides keep their values. *policy* and
+        *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan starts without limits.
 
         Every dequeue after the commit applies the new max_concurrency, rate and weight. Enqueues to a channel follow
         the old values of the other fields until the plan is copied to the channel. Each dequeue copies the plan to up
@@ -230,10 +221,7 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a plan, if it exists.
-
-        If channels follow it, or it is the default_plan, the call (on a session the COMMIT) raises InvalidArgument.
-        """
+        """Remove a plan, if it exists. A plan that is in use raises InvalidArgument, on a session at the COMMIT."""
         check_name("plan", name)
         return self._perform(where, [change.configure_plan(self._target, name, None)], None)
 
@@ -269,9 +257,8 @@ class Limits(Facet[QueueBase]):
 
         ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together the queues of
         a limit never exceed it. While all these queues have messages, they get equal parts. What one queue does not
-        use, the other queues get. Dequeues from these queues run one after another. A consumer that the limit holds
-        back polls 50 times a second. The call locks the limit until the transaction ends; until then no dequeue serves
-        these queues.
+        use, the others get. Dequeues from these queues run one after another. A consumer that the limit holds back
+        polls 50 times a second. The call locks the limit. No dequeue serves these queues until the transaction ends.
 
         Values that are not given stay; None lifts a limit. *max_concurrency* limits how many messages the queues have
         leased together, *max_cost_out* what these messages cost, and *rate* their messages or cost in a time.
@@ -286,10 +273,7 @@ class Limits(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a shared limit, if it exists.
-
-        If a queue draws from the limit, the call (on a session the COMMIT) raises InvalidArgument.
-        """
+        """Remove a shared limit, if it exists. A limit in use raises InvalidArgument, on a session at the COMMIT."""
         check_name("limit", name)
         return self._perform(where, [change.configure_limit(self._target, name, None)], None)
 

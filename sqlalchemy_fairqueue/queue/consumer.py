@@ -1,7 +1,6 @@
-"""Consumers of a queue: what a process remembers between two dequeues.
+"""Consumers of a queue: the leases that a process remembers, so that its next dequeue can use them again.
 
-A consumer remembers leases that the next dequeue can use again. Dequeues are correct without this memory, so after an
-error the consumer forgets all of it.
+Dequeues are correct without this memory, so after an error the consumer forgets all of it.
 """
 
 from __future__ import annotations
@@ -60,10 +59,10 @@ def _what(found: SetAside) -> str:
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    *name* is stored with its leases; None makes a name of the host, the process id and a random part. If a dequeue
-    returns deliveries, the consumer calls *keep* with their lease and with ``time.monotonic()`` from before the
-    dequeue. *keep* returns the lease object that the deliveries get; a worker returns a lease that it extends.
-    *is_held_up* tells whether the last dequeue found a due message that another transaction has locked.
+    *name* is stored with its leases. If a dequeue returns deliveries, the consumer calls *keep* with their lease and
+    with ``time.monotonic()`` from before the dequeue. *keep* returns the lease object that the deliveries get; a worker
+    returns a lease that it extends. *is_held_up*: the last dequeue found a due message that another transaction has
+    locked.
     """
 
     def __init__(
@@ -162,7 +161,6 @@ class Consumer:
     def _delivered(
         self, connection: Connection, limit: int, rows: Sequence[Sequence[Any]], shared: Mapping[str, Any]
     ) -> list[Delivery]:
-        """Return the deliveries of taken messages that can be read, and set the others aside."""
         deliveries, unreadable = delivered(rows, self._codec, shared)
         if unreadable:
             ids, problems = zip(*unreadable, strict=True)

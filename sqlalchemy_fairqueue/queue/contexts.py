@@ -171,10 +171,7 @@ class Context:
         return self._resources
 
     def resource(self, kind: type[T]) -> T:
-        """Return the only resource that is an instance of this class.
-
-        If there is none or several, the call raises InvalidArgument; use ``resources`` to find one by name.
-        """
+        """Return the resource that is an instance of this class. If there is not exactly one, raise InvalidArgument."""
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
             those = (
@@ -189,10 +186,7 @@ class Context:
 
     @property
     def group(self) -> MemberGroup | None:
-        """The group of the message; add members by ``context.group.enqueue(parse, channel, ...)``.
-
-        It is None if the message is in no group, or if the handler runs in a child process. ``enqueue`` adds members
-        with the session that the handler takes.
+        """The group of the message; None if it is in no group, or if the handler runs in a child process.
 
         See Also:
             :meth:`MemberGroup.within`
@@ -274,10 +268,7 @@ class Context:
         return Context(self._held, session, resources or self._resources)
 
     def check(self) -> None:
-        """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler must not go on.
-
-        The properties ``lost``, ``cancelled`` and ``timed_out`` tell the same without raising.
-        """
+        """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler must not go on."""
         self._held.check()
 
 
@@ -340,16 +331,16 @@ class MiddlewareMethods(QueueBase):
         """Declare a function that is called around each handler of this queue. Use it as a decorator.
 
         The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery, and ``proceed``, which calls the
-        handler. It returns what ``proceed`` returned, or an outcome in its place; None completes the message. An async
-        function wraps async handlers and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A
-        queue with async and plain handlers needs a middleware for each. The middleware declared first is the outermost;
-        ``Worker(middleware=[...])`` wraps the queue's middleware.
+        handler. The function returns what ``proceed`` returned. If it raises or returns an outcome instead, that
+        outcome replaces the handler's. Any other exception fails the attempt.
 
-        Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
-        outcome that it raises or returns replaces the handler's. An exception fails the attempt. The timeout includes
-        the middleware. Middleware runs once for each attempt, and again if the transaction could not be serialized, but
-        not for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of
-        the child process.
+        An async function wraps async handlers and awaits ``proceed()``; a plain one wraps plain handlers, in their
+        thread. A queue with async and plain handlers needs a middleware for each. The middleware declared first is the
+        outermost; ``Worker(middleware=[...])`` wraps the queue's middleware.
+
+        Middleware runs in the transaction of ``context.session``, before the completion, and within the timeout of the
+        handler. It runs once for each attempt, and again if the transaction could not be serialized. It does not run
+        for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker's process.
 
         Example:
             >>> @queue.middleware
@@ -369,7 +360,6 @@ class MiddlewareMethods(QueueBase):
 
 
 def check_middleware(function: object) -> None:
-    """Refuse middleware that is not a plain or async function of two arguments."""
     if not callable(function):
         raise InvalidArgument(f"middleware is {function!r:.80}; give a function of context and proceed")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -385,7 +375,6 @@ def check_middleware(function: object) -> None:
 
 
 def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ()) -> list[AnyMiddleware]:
-    """Return the middleware of a worker and then of a queue, outermost first."""
     return [*outer, *queue._middleware]  # noqa: SLF001 - for workers alone
 
 

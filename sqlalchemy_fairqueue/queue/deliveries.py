@@ -52,14 +52,12 @@ class DeliveryMethods(QueueBase):
     ) -> Deliveries:
         """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return deliveries in the order of turns.
 
-        The lease is committed when the call returns, and ends *lease* from now or a little later. Until then the caller
-        must complete, retry, release or bury each delivery. Afterwards another consumer may hold the message; then
-        these verbs and ``extend`` raise LeaseLost. The call runs READ COMMITTED transactions of its own, one statement
-        each, and waits for no lock. ``due_in`` of the result says when to poll again.
+        The lease is committed when the call returns, and ends *lease* (up to 365 days) from now or a little later.
+        Until then the caller must complete, retry, release or bury each delivery. Afterwards another consumer may hold
+        the message; then these verbs and ``extend`` raise LeaseLost. The call runs READ COMMITTED transactions of its
+        own, one statement each, and waits for no lock. ``due_in`` of the result says when to poll again.
 
         Args:
-            engine: A session is refused, since an uncommitted lease protects nothing.
-            lease: How long the caller holds the messages, up to 365 days; ``extend`` prolongs it.
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
                 that would exceed it, with ``due_in`` zero. A message that is larger by itself comes alone.
 
@@ -95,9 +93,8 @@ class DeliveryMethods(QueueBase):
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
         business effects and completion happen together or not at all. On an engine the call still settles the
-        deliveries that are not lost, and then raises LeaseLost. A completion after the end of the lease still counts as
-        long as no dequeue has taken the message back. Settlements lock the messages, in the order of their ids, and
-        nothing else.
+        deliveries that are not lost, and then raises LeaseLost. A completion after the end of the lease counts until a
+        dequeue takes the message back. Settlements lock only the messages, in the order of their ids.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel
@@ -106,7 +103,7 @@ class DeliveryMethods(QueueBase):
 
         Raises:
             PayloadError: The result cannot be encoded, or has more than 1,048,576 bytes.
-            LeaseLost: The caller no longer holds some of the deliveries; nothing changed for the lost ones.
+            LeaseLost: The caller no longer holds some of the deliveries; nothing changed for these.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -129,7 +126,7 @@ class DeliveryMethods(QueueBase):
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
         *error* is kept with the message; for *cost* and exceptions see :meth:`complete`. After a *delay* the message
-        goes behind messages of its channel that were due before it or, if it has a priority, to the place of its
+        goes behind messages of its channel that were due before it. A message with a priority goes to the place of its
         priority. Without a delay the message is due at once, in its old place.
 
         Example:
@@ -172,8 +169,8 @@ class DeliveryMethods(QueueBase):
 
         The call extends a lease for all of its messages, and never shortens it. It extends several leases one by one,
         each in a transaction of its own, and returns the earliest of their ends. If a lease has ended or does not hold
-        one of the deliveries any more, the call raises LeaseLost and leaves that lease as it was. Leases that the call
-        extended before stay extended.
+        one of the deliveries any more, the call raises LeaseLost and leaves that lease as it was. Leases
+        that it extended before stay extended.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

@@ -64,10 +64,9 @@ class EnqueueMethods(QueueBase):
         """Add a message in the caller's transaction. If the transaction rolls back, the message never existed.
 
         On a session the message is only recorded, and takes no lock. Right before the COMMIT, after its own flush, the
-        session sends all that it recorded, in lock order, with one statement for the enqueues of a queue. A savepoint
-        that rolls back drops what was recorded since it began. The COMMIT waits if another transaction is creating the
-        same channel or adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE
-        40001; try the transaction again.
+        session sends all that it recorded, in lock order. A savepoint that rolls back drops what was recorded since it
+        began. The COMMIT waits if another transaction is creating the same channel or adding the same key. Under
+        REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try the transaction again.
 
         On an engine the call commits a transaction of its own before it returns; this is the fastest way if you change
         nothing else. On a connection the message is added at once, in the open transaction. Several such calls must
@@ -109,8 +108,8 @@ class EnqueueMethods(QueueBase):
     def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages in one statement, all or none, as :meth:`enqueue` adds one. Return receipts in the same order.
 
-        All messages are checked and encoded before the first is recorded or sent. Without messages nothing is sent. On
-        an engine the transaction is READ COMMITTED. Errors are those of :meth:`enqueue`.
+        All messages are checked and encoded before the first is recorded or sent. On an engine the transaction is READ
+        COMMITTED. Errors are those of :meth:`enqueue`.
 
         Example:
             >>> files = [Enqueue(channel="customer-7", payload={"file": name}) for name in ("a.pdf", "b.pdf")]
@@ -198,12 +197,9 @@ def _no_content(codec: Codec, content: object) -> PayloadError:
 
 
 def _encoded_headers(own: Mapping[str, Any], carried: Mapping[str, str], fixed: Mapping[str, str]) -> str:
-    """Encode a message's own headers together with added ones.
+    """Encode a message's own headers with those of the instrumentation, *carried*, and of its group, *fixed*.
 
-    Args:
-        carried: Headers of the instrumentation. They are left out if the message has a header of one of these names, or
-            if they could push its large headers over the database's limit.
-        fixed: The header of the group, if any.
+    *carried* is left out if the message has one of these headers, or if all together might exceed the database's limit.
     """
     try:
         headers = _headers.encode({**own, **carried, **fixed})

@@ -165,8 +165,7 @@ class MemberGroup(_Members):
     """The group of the message that a handler works on, as ``context.group``; the handler may add members.
 
     Members are added with the session of the handler. The session's COMMIT must come while the handler holds the
-    message: the COMMIT fails with LeaseLost after a lost lease, and with MessageCancelled after a cancel. The group
-    finishes only when the new members have ended too.
+    message: the COMMIT fails with LeaseLost after a lost lease, and with MessageCancelled after a cancel.
 
     See Also:
         :meth:`within`
@@ -200,20 +199,17 @@ class GroupMethods(EnqueueMethods):
     def group(self, session: AnySession, *, then: Enqueue | None = None, on_failure: Enqueue | None = None) -> Group:
         """Create a group: add its members in a ``with`` block; a follow-up message comes when they have ended.
 
-        The group and its members exist after the session's COMMIT. A savepoint that rolls back drops the members
-        recorded within it. If the block raises, nothing of the group is enqueued. After the commit only handlers of
-        members can add members, by ``context.group``. Other enqueues to this queue within the block do not join the
-        group, and give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
+        The group and its members exist after the session's COMMIT. If the block raises, nothing of the group is
+        enqueued. After the commit only handlers of members can add members, by ``context.group``. Other enqueues to
+        this queue within the block do not join the group, and give an
+        :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
         Within about a second after the last member has ended, or after the commit if there are no members, a worker of
         any queue of the installation enqueues *then*, exactly once. A member has ended when it is completed, dead,
         cancelled or purged; a retry or the death of a worker does not end it. A dead letter that is redriven later is
         delivered outside of the group. If another message replaces a member by its key, the member stays a member, with
-        the new content.
-
-        The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        While the channel of the follow-up is full, the follow-up waits. Transactions that end members at the same time
-        do not wait for one another.
+        the new content. While the channel of the follow-up is full, the follow-up waits. The handler of the follow-up
+        reads the counts of the group from ``context.after_group``.
 
         Args:
             session: For an AsyncSession too, use a plain ``with``, since everything is only recorded.
@@ -303,8 +299,7 @@ class Groups(Facet[QueueBase]):
     ) -> builtins.list[GroupStatus]:
         """Return at most *limit* (1 to 100,000) groups, the newest first, with counts as for :meth:`status`.
 
-        *is_open* True means only open groups, False only finished ones. *before* is the last group of the previous
-        page.
+        *is_open*: True for open groups only, False for finished ones. *before* is the last group of the previous page.
         """
         check_count("limit", limit, 1, 100_000)
         check_page("before", before, GroupStatus)
@@ -327,7 +322,6 @@ class Groups(Facet[QueueBase]):
     def _of_group(
         self, group_id: UUID | str, ask: Callable[[Connection, Target, UUID], R | None]
     ) -> Callable[[Connection], R]:
-        """Return a function for ``_ask`` that calls *ask*, and raises UnknownGroup if *ask* returns None."""
         checked = checked_group_id(group_id)
 
         def work(connection: Connection) -> R:

@@ -1,7 +1,4 @@
-"""Handlers of a queue by kind, and functions that each worker calls at its start and stop.
-
-What such a function returns at the start is a resource, which handlers can take as an argument.
-"""
+"""Handlers of a queue by kind, and functions that each worker calls at its start and stop."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ class LifespanFunction:
     """A function that a worker calls at its start or stop. The resource that it returns has the function's name.
 
     Attributes:
-        takes: For each parameter that takes a resource, the name of the resource.
+        takes: The names of the resources that the function takes, by parameter.
         resource_type: The annotated type that the function returns or yields; None without an annotation.
     """
 
@@ -64,21 +61,19 @@ class LifespanMethods(QueueBase):
     def on_start(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it starts. Use it as a decorator.
 
-        What the function returns is a resource with the function's name. It may also yield the resource once; the code
-        after the ``yield`` runs when the worker stops.
+        What the function returns is a resource with the function's name. Instead the function may yield the resource
+        once; the code after the ``yield`` runs when the worker stops.
 
         A handler that is declared later takes the resource if it has a parameter of this name, or a parameter without a
         default that is annotated with the same type as the resource. Later on_start functions and :meth:`on_stop`
-        functions take it in the same way. A job's parameters are its payload, so jobs find the resource by
-        ``context.resource(Client)`` or in ``context.resources``, and so does middleware. A handler with
-        ``isolation="process"`` takes no resources, since its child process does not run these functions.
+        functions take it in the same way. Jobs and middleware find the resource by ``context.resource(Client)`` or in
+        ``context.resources``. A handler with ``isolation="process"`` takes no resources.
 
-        The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
-        the first message is taken. A function that several queues of a worker declare runs once. A Worker calls the
-        functions in the thread that starts it, and refuses async ones. An AsyncWorker awaits async functions in one
-        task, and runs plain ones in threads. If a function fails, the worker runs the code after the ``yield`` of
-        functions that ran before, and the start raises :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that
-        is started again calls the functions again.
+        The functions run in the order of their declaration, queue by queue, before the first message is taken. A
+        function that several queues of a worker declare runs once. A Worker calls the functions in the thread that
+        starts it, and refuses async ones. An AsyncWorker awaits async functions in one task, and runs plain ones in
+        threads. If a function fails, the worker runs the code after the ``yield`` of functions that ran before, and the
+        start raises :class:`~sqlalchemy_fairqueue.errors.StartError`.
 
         Example:
             >>> @queue.on_start
@@ -109,11 +104,11 @@ class LifespanMethods(QueueBase):
     def on_stop(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
-        The function takes resources as :meth:`on_start` functions do, and may not yield. Such functions run when the
-        last handler has returned or the worker no longer waits for it, and all deliveries are settled. They run in
+        The function takes resources as :meth:`on_start` functions do, and may not yield. On_stop functions run when all
+        handlers have returned, or the worker no longer waits for them, and all deliveries are settled. They run in
         reverse order of declaration. Then the code after the yields of on_start functions runs, in reverse order too.
-        If all on_start functions of the queue have run, only the death of the process prevents its on_stop functions.
-        An error is logged, and the others still run. A function that several queues of a worker declare runs once.
+        If an on_start function of the queue failed, its on_stop functions do not run. An error in one of them is
+        logged, and the others still run.
 
         Example:
             >>> @queue.on_stop
@@ -130,7 +125,6 @@ class LifespanMethods(QueueBase):
 
 
 def lifespan_of(queue: LifespanMethods) -> tuple[tuple[LifespanFunction, ...], tuple[LifespanFunction, ...]]:
-    """Return the on_start and the on_stop functions of a queue, in the order of their declaration."""
     return tuple(queue._starts.values()), tuple(queue._stops.values())  # noqa: SLF001 - for workers alone
 
 
@@ -227,8 +221,7 @@ class Handler:
     Attributes:
         retry: The policy of this kind. None: the worker's policy.
         session_type: The class that the parameter ``session`` is annotated with, or None.
-        isolated: Whether the function runs in a child process.
-        resources: For each parameter that takes a resource, the name of the resource.
+        resources: The names of the resources that the function takes, by parameter.
     """
 
     kind: str
@@ -264,7 +257,9 @@ class HandlerMethods(LifespanMethods):
         """Declare the function that workers call with the deliveries of a kind.
 
         ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind. The
-        function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
+        function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`. How the
+        function ends decides the settlement: a return completes the delivery, an :class:`Outcome` (Retry, Release,
+        Bury) says what to do, and any other exception retries by the policy.
 
         If the function takes ``session``, it gets a Session, or an AsyncSession if it is async. After the return the
         worker commits the function's writes and the completion together, so these effects happen exactly once. A commit
@@ -272,16 +267,12 @@ class HandlerMethods(LifespanMethods):
         ``begin_nested`` is allowed. Without ``session`` the completion follows the return, and all effects happen at
         least once. ``context`` tells a long function whether to stop (:class:`sqlalchemy_fairqueue.Context`).
 
-        How the function ends decides the settlement: a return completes the delivery, an :class:`Outcome` (Retry,
-        Release, Bury) says what to do, and any other exception retries by the policy.
-
         Args:
             retry: A policy for this kind instead of the worker's.
             timeout: How long a call may take; then the attempt has failed, and the message is retried or buried at
-                once. An async function is cancelled and a child process killed. A thread cannot be interrupted: from
-                then on nothing that the function does settles the message, its session refuses to commit, and
-                ``context.check()`` raises, but the function counts towards ``concurrency`` until it returns.
-                Default: no limit.
+                once. An async function is cancelled and a child process killed. A thread cannot be interrupted: its
+                function goes on, and counts towards ``concurrency``. But its session refuses to commit,
+                ``context.check()`` raises, and nothing that the function does settles the message. Default: no limit.
             isolation: "process" runs the function in a child process, for code that may hang or crash. The child is
                 killed at the timeout, when the message is lost or cancelled, and when the grace period of a stop ends.
                 The function must be plain, take no ``session``, and stand at the top of a module that the child can
@@ -321,7 +312,7 @@ class HandlerMethods(LifespanMethods):
         ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        Workers without the function release them to others. ``configure(on_dead_kinds=...)`` without *kind* ends them.
+        Workers without the function release the reports. ``configure(on_dead_kinds=...)`` without *kind* ends them.
 
         Example:
             >>> @queue.on_dead("parse")
@@ -417,7 +408,6 @@ def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
 def check_options(
     *, retry: object = None, timeout: object = None, isolation: object = "none", batch: object = None
 ) -> dict[str, Any]:
-    """Check the options of a handler, and return them as attributes of :class:`Handler`."""
     if batch is not None and not isinstance(batch, Batch):
         raise InvalidArgument(f"batch is {batch!r:.80}; give a Batch, such as Batch(max_messages=50)")
     if retry is not None and not isinstance(retry, RetryPolicy):

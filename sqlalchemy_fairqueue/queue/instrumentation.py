@@ -1,7 +1,4 @@
-"""Hooks of this process on enqueues, handlers and settlements, for tracing and metrics.
-
-If no instrumentation is installed, each hook costs the read of one attribute.
-"""
+"""Hooks of this process on enqueues, handlers and settlements, for tracing and metrics."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ class Instrumentation(Protocol):
     """Hooks on the work of this process. Its methods must not raise."""
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return headers to add to all messages of a call.
-
-        A message that already has a header of one of these names gets none of these headers.
-        """
+        """Return headers to add to the messages of a call. A message that has one of them already gets none of them."""
         ...
 
     def around(self, context: Handled, proceed: Callable[[], Any]) -> Any: ...
@@ -47,8 +41,6 @@ class Instrumentation(Protocol):
 
 @dataclass(slots=True)
 class _Installed:
-    """The instrumentation of this process, if any."""
-
     instrumentation: Instrumentation | None = None
 
 
@@ -57,10 +49,7 @@ installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """Return a context manager for a settling statement; it does nothing without instrumentation or deliveries.
-
-    *deliveries* is called only if there is instrumentation.
-    """
+    """Return a context manager for a settling statement; it does nothing without instrumentation or deliveries."""
     instrumentation = installed.instrumentation
     if instrumentation is None or not (found := deliveries()):
         return nullcontext()

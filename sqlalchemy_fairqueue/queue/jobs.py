@@ -88,7 +88,7 @@ class Job(Generic[C, P, R_co]):
     def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
         """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.
 
-        It takes the options of ``Queue.enqueue``. A value replaces an earlier one; an unknown option raises TypeError.
+        The options are those of ``Queue.enqueue``. A value replaces an earlier one; an unknown option raises TypeError.
         """
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
@@ -99,10 +99,9 @@ class Job(Generic[C, P, R_co]):
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
         """Return the message for a call, for ``Queue.enqueue_many``.
 
-        The arguments are those of the job without context and session. They are converted immediately; later changes
-        have no effect. The payload has only the given arguments; a worker fills in the defaults of its version of the
-        function. A missing or unknown argument raises TypeError. A value that the annotation does not allow raises
-        PayloadError, which names the argument and the value.
+        The arguments are those of the job without context and session. They are converted immediately. The payload has
+        only the given arguments; a worker fills in the defaults of its version of the function. A missing or unknown
+        argument raises TypeError. A value that the annotation does not allow raises PayloadError.
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
@@ -170,7 +169,6 @@ class JobHandler:
         self._leading = leading
 
     def __call__(self, deliveries: Delivery | list[Delivery], **given: Any) -> Any:
-        """Call the function. A payload that does not fit its parameters raises :class:`Bury`."""
         leading = [given[name] for name in self._leading]
         if isinstance(deliveries, list):
             return self._job.function(*leading, [self._arguments(delivery) for delivery in deliveries])
@@ -263,13 +261,11 @@ class JobMethods(ScheduleMethods, ResultMethods):
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
 
         The function may take ``context`` first, then ``session``, as :meth:`handler` says. Both may have other names if
-        they are annotated with Context, and with Session, AsyncSession or a subclass. ``context.resource(...)`` finds
-        resources of :meth:`on_start`.
+        they are annotated with Context, and with Session, AsyncSession or a subclass.
 
         All other parameters are the arguments in the payload. They need annotations: plain values, dataclasses,
         TypedDicts, msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and
-        containers and unions of them. Type checkers check each ``enqueue`` against the function; ``enqueue`` itself
-        checks the values.
+        containers and unions of them. Type checkers know these types; ``enqueue`` checks the values.
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's
         defaults. A message with a payload that does not fit is dead at once, with a reason that names the argument. If

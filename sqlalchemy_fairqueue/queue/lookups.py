@@ -58,10 +58,7 @@ class MessageNameWords(TypedDict, total=False):
 
 
 class LookupMethods(QueueBase):
-    """stats, channels, message and messages. They lock nothing and are sent at once.
-
-    message and messages need the grant "operator".
-    """
+    """stats, channels, message and messages: sent at once, without locks. The last two need the grant "operator"."""
 
     @verb
     def stats(self, where: Where) -> QueueStats:
@@ -90,8 +87,7 @@ class LookupMethods(QueueBase):
         """Return at most *limit* (1 to 100,000) channels by name, with counts, policy, and when they were last served.
 
         *after* is the last name of the previous page; names sort as UTF-8 bytes. With *busy* the call returns only
-        channels that have ready, scheduled or leased messages, or signals that no dequeue has heard. Idle channels then
-        cost nothing. Dead letters and pauses do not make a channel busy.
+        channels that have ready, scheduled or leased messages, or signals that no dequeue has heard.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -112,15 +108,11 @@ class LookupMethods(QueueBase):
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
         ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why the message waits, and who holds what
-        it waits for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
-        ``queue.admin.attempts`` returns those of settled messages too. The result is None if the message is done, dead
-        or withdrawn, or never existed; ``queue.dead_letters`` lists dead letters.
+        it waits for. The result is None if the message is done, dead or withdrawn, or never existed. A *key* finds the
+        message that holds it; a cancelled message holds none. If several messages have the *ordering_key*, the call
+        returns the leased one, or else the one that goes next.
 
-        A *key* finds the message that holds it; a cancel takes the key from the message at once. If several messages
-        have the *ordering_key*, the call returns the leased one, or else the one that goes next.
-
-        By indexes the call reads a bounded part of the queue: up to 1,000 messages ahead of this one, 60,000 leased
-        messages, 1,000 channels with leased messages and 1,000 ready channels. If there are more channels, the
+        The call reads a bounded part of the queue, such as 1,000 ready channels. If there are more channels, the
         ``entitled`` shares in ``wait.takers`` are upper bounds; ``queue.admin.contention`` reads all channels.
 
         Example:
@@ -163,19 +155,17 @@ class LookupMethods(QueueBase):
         """Return a page of the unsettled messages that match all filters, with the first 65,536 bytes of each content.
 
         Messages of one channel come in the order of delivery: first the leased messages, by id, then the undelivered
-        ones. Messages of the whole queue come by id, in the order of their enqueues.
-
-        ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
+        ones. Messages of the whole queue come by id, in the order of their enqueues. A message that keeps its place in
         the order is on exactly one page, whatever is enqueued or settled between pages. A message that is delivered or
-        returned between two pages may be on both or neither. Each message is shown as it is when it is read.
+        returned between two pages may be on both or neither.
 
-        Indexes find the messages of a channel, also by key or state, and all messages of a queue that is the only one
-        of its installation; then the call reads little more than it returns. No index helps with *kind*, the state
-        "held", or a *state* of the whole queue: the call then reads at most *scan* messages, so a page before the last
-        may be empty. For "leased", or a channel without a state, it reads the ids of all leased messages of the queue.
+        *state* is "leased", "ready", "held" or "scheduled". *key* needs a channel. *limit* is 1 to 10,000. To get the
+        next page, give ``page.next`` as *after* and the same filters; on the last page ``page.next`` is None.
 
-        *limit* is 1 to 10,000, *scan* 1 to 1,000,000. *state* is "leased", "ready", "held" or "scheduled". *key* needs
-        a channel. *after* is ``page.next`` of the previous page, with the same filters.
+        For one channel, also with a key or a state, the call reads little more than it returns. With *kind*, with the
+        state "held" and for the whole queue it also reads messages that it does not return, in all at most *scan* (1 to
+        1,000,000). So a page before the last may be empty. For the state "leased", and for a channel without a state,
+        the call reads the ids of all leased messages of the queue.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -261,17 +251,15 @@ class WithdrawalMethods(QueueBase):
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
         If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
-        key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of the
-        id you can give a *channel* with a *key*, an *ordering_key* or both. A session looks up keys before it sends its
-        enqueues, so it does not withdraw its own messages. The ``outcome`` and ``outcomes`` of the receipt are set
-        after the COMMIT; on a Connection they are set at once.
+        key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of an id
+        give a *channel* with a *key*, an *ordering_key* or both. A cancel by key does not find messages that the same
+        session enqueues.
 
         A session sends its enqueues before its cancels. So if a session cancels a message and then enqueues another
         under the same key, the key is still taken, and the COMMIT raises DuplicateMessage. To rewrite the message, use
         ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
 
-        The call locks the message until the transaction ends, and waits for a transaction that has it locked. Dequeues
-        skip a locked message; after a rollback it is ready again.
+        The call waits for the message's lock, and holds it until the transaction ends; dequeues skip a locked message.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -287,12 +275,9 @@ class WithdrawalMethods(QueueBase):
         """Delete all messages of a channel that no consumer holds and that match all filters.
 
         The filters are *kind*, *key* and *ordering_key*; *state*: "ready", "scheduled" or "held", as the message stands
-        when the call is sent; *since* and *until* (aware): enqueued at *since* or later, and before *until*.
-        ``queue.admin.count_undelivered`` counts the messages beforehand. The ``purged`` of the receipt is set after the
-        COMMIT; on a Connection it is set at once.
-
-        Leased messages stay, and messages that another transaction has locked or not committed. A transaction sends its
-        enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
+        when the call is sent; *since* and *until* (aware): enqueued at *since* or later, and before *until*. Leased
+        messages stay, and so do messages that another transaction has locked or not committed. A transaction sends its
+        enqueues first, so its own messages are deleted too.
 
         The call locks the channel's state and the messages until the transaction ends; until then the channel is not
         served. The call waits for a dequeue that is serving the channel. A million messages take seconds. Without

@@ -1,7 +1,6 @@
 """Converts job arguments and results to plain values, which a codec takes, and back.
 
-msgspec converts all values except pydantic models, which pydantic converts. A value that would not come back equal is
-refused. The module is separate because msgspec takes long to import.
+pydantic converts pydantic models, and msgspec all other values. A value that would not come back equal is refused.
 """
 
 from __future__ import annotations
@@ -91,7 +90,6 @@ class PayloadSchema:
         return arguments
 
     def plain(self, name: str, value: Any) -> Any:
-        """Convert one argument to a plain value, or raise PayloadError."""
         return _plain(value, f"argument {name!r} of job {self.kind!r} is", self._path(f"$.{name}"))
 
     def decode(self, payload: Any) -> Any:
@@ -331,7 +329,6 @@ class Loss:
 
     @property
     def problem(self) -> str:
-        """Describe what comes back instead, and what to do."""
         kind = type(self.found)
         back = f"{self.found!r:.80}" if kind is type(self.given) else f"the {kind.__name__} {self.found!r:.80}"
         part = f"its part {self.path.removeprefix('.')} is {self.given!r:.80}, and that" if self.path else "it"
@@ -419,8 +416,5 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return what a payload keeps of a moment: local time and UTC offset, and whether it has no time zone.
-
-    Moments in different zones may compare unequal although they are the same instant with the same offset.
-    """
+    """Return what a payload keeps of a moment. Moments with the same offset in different zones may compare unequal."""
     return moment.isoformat(), moment.tzinfo is None

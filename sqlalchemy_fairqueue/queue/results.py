@@ -87,10 +87,7 @@ class ResultQuestion:
 
 
 class ResultMethods(HandlerMethods):
-    """The verb ``result``, which reads or waits for what a handler returned.
-
-    Callers need the grant "producer" or "operator".
-    """
+    """The verb ``result``: read or wait for what a handler returned. It needs the grant "producer" or "operator"."""
 
     @verb
     def result(
@@ -102,14 +99,12 @@ class ResultMethods(HandlerMethods):
         type. The value is None if a verb completed the message without a result.
 
         Args:
-            message_id: The id in the receipt. Anybody can guess ids, so give *channel* too if a tenant asks.
-            channel: The channel that the message must be in, such as the channel of the tenant who asks; None: any. A
+            channel: The channel that the message must be in. Give it if a tenant asks, since anybody can guess ids. A
                 message of another channel raises UnknownMessage. So does a message of which nothing is kept, since its
-                channel is not known any more.
-            timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
-                Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
-                handler that waits occupies its place in the worker and gets a HandlerWaitWarning; use a :meth:`group`
-                instead.
+                channel is not known any more. None: any channel.
+            timeout: How long to wait for the end of the message; needs an Engine. None: do not wait. Waiting holds no
+                connection of the pool; all waits of an engine share one listening connection. A handler that waits
+                occupies its place in the worker and gets a HandlerWaitWarning; use a :meth:`group` instead.
 
         Raises:
             ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
@@ -315,10 +310,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def results_of_batch(result: object, count: int) -> list[Any]:
-    """Return the result of each message of a batch, from the list or None that the handler returned.
-
-    If the handler returned something else, each result is an UnkeptValue that says so.
-    """
+    """Return the result of each message of a batch. A value other than None or a fitting list gives UnkeptValues."""
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count
     if isinstance(result, list) and len(result) == count:

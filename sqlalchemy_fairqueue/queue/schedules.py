@@ -63,11 +63,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Args:
             name: Default: the function's name.
-            channel: As for ``schedules.set``; so are the options cron, every, timezone, catch_up, jitter, payload,
-                headers, max_attempts and ordering_key.
+            channel: The channel of its messages.
             kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
                 is so already; so several schedules can share a function.
-            retry: As for :meth:`handler`; so is *timeout*.
+            retry: As for :meth:`handler`; so is *timeout*. All other options are as for ``schedules.set``.
 
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))
@@ -136,18 +135,16 @@ class Schedules(Facet[ScheduleMethods]):
         """Create or change a schedule, which enqueues a message to a channel again and again.
 
         The change takes effect with the caller's commit. The first slot is later than the call, so a new schedule does
-        not run at once. Any worker of the queue then runs its slots, each once: one transaction records the slot and
-        enqueues the message. While no worker runs, nothing is enqueued; *catch_up* decides about missed slots.
+        not run at once. Any worker of the queue then runs its slots, each once. While no worker runs, nothing is
+        enqueued; *catch_up* decides about missed slots. The messages have the headers ``schedule``, the name of the
+        schedule, and ``scheduled_for``, the slot as an ISO time in UTC.
 
         With another cron, timezone or every, the schedule begins anew from now. Other changes keep the slots, and an
         equal call changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
         ends, and waits for another transaction that changes it.
 
-        The message has the headers ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
-
         Args:
             name: Unique in the channel, so that each tenant can have its "nightly".
-            channel: The channel of its messages. The first message creates it.
             options: cron, every, timezone, catch_up and jitter, as for :class:`~sqlalchemy_fairqueue.Recurrence`;
                 payload, which is encoded immediately, headers, max_attempts and ordering_key, as for ``queue.enqueue``.
             job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
@@ -171,8 +168,7 @@ class Schedules(Facet[ScheduleMethods]):
         """Pause a schedule. Slots that come during the pause are skipped, whatever its catch_up.
 
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
-        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and commits
-        nothing.
+        :meth:`remove`. A missing schedule raises UnknownSchedule, on a session at the COMMIT.
         """
         return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=True)], None)
 
@@ -185,10 +181,9 @@ class Schedules(Facet[ScheduleMethods]):
     def run(self, where: Where, name: str, *, channel: str) -> int | None:
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
-        The call is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the
-        time of the call. The call has the locks of an enqueue and its place in the lock order. A missing schedule
-        raises UnknownSchedule. If the channel is full, the call raises ChannelFull or, if the channel's policy says
-        "drop", returns None.
+        The call is sent at once. The header ``scheduled_for`` is the time of the call. The call has the locks of an
+        enqueue and its place in the lock order. A missing schedule raises UnknownSchedule. If the channel is full, the
+        call raises ChannelFull or, if the channel's policy says "drop", returns None.
         """
         _checked(channel, name)
         target, doing = self._target, f"run schedule {name!r} of"
@@ -232,7 +227,6 @@ def _parts(
     ordering_key: str | None = None,
     **times: Unpack[RecurrenceWords],
 ) -> tuple[Recurrence, dict[str, Any]]:
-    """Return the recurrence of a schedule, and the options of its message."""
     message = {"payload": payload, "headers": headers, "max_attempts": max_attempts, "ordering_key": ordering_key}
     return Recurrence(**times), message
 

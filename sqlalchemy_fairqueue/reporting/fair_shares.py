@@ -56,7 +56,7 @@ def fairness_window(span: int, attempts: int, backlogged: int) -> int:
 
 
 def rung(width: float) -> int:
-    """Round *width* up to a width of ``LADDER``, or, beyond the last width, to a multiple of that."""
+    """Round *width* up to a width of ``LADDER``; beyond its last width, round up to a multiple of the last."""
     if width > LADDER[-1]:
         return -int(-width // LADDER[-1]) * LADDER[-1]
     return next(upper for lower, upper in pairwise((0, *LADDER)) if lower < width <= upper or width <= lower)
@@ -180,20 +180,12 @@ class Division:
     compile: bool
 
     def by_messages(self, backlogged: int) -> FairShares:
-        """Return the fair shares of messages.
-
-        The windows are so wide that a backlogged channel gets several messages on average in each. Their width follows
-        from *backlogged*: the microseconds for which each channel was backlogged, summed over the channels.
-        """
+        """Return the fair shares of messages; *backlogged* is as in :func:`fairness_window`."""
         attempts = self.attempts
         return self._divide(fairness_window(attempts.end - attempts.begin, len(attempts.ready), backlogged))
 
     def by_costs(self, backlogged: int, width: int) -> FairShares | None:
-        """Return the fair shares of cost; None if all attempts cost the same.
-
-        The windows are so wide that a backlogged channel gets several expensive messages on average in each, but no
-        wider than about a twentieth of the history. In any case they are at least *width* wide.
-        """
+        """Return the fair shares of cost, in windows of at least *width*; None if all attempts cost the same."""
         attempts = self.attempts
         if attempts.cost is None:
             return None

@@ -73,8 +73,8 @@ class Denial:
     Attributes:
         from_: The beginning of the channel's worst stretch of windows; *to* is the end.
         part: The fraction of the channel's denied messages, or of their cost, that falls into that stretch.
-        culprits: The channels to which most of the denied messages are ascribed, the greatest part first. Only the
-            twenty channels of a queue that were denied most have culprits.
+        culprits: The channels to which most of the denied messages are ascribed, the greatest part first. Only twenty
+            channels of a queue have culprits: those that were denied most, compared with the number of their attempts.
     """
 
     from_: datetime
@@ -87,8 +87,7 @@ class Denial:
 class ChannelCosts:
     """The cost of a channel's attempts, and its fair share of the cost; like ChannelFigures, but by cost.
 
-    Attributes:
-        denied_cost: The cost by which the channel got less than its share, summed over all windows.
+    *denied_cost* is the cost by which the channel got less than its share, summed over all windows.
     """
 
     cost: int

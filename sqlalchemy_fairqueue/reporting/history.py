@@ -69,10 +69,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield files by day, *low* and descending *high*.
-
-    Each comes with its path, and with the greatest *high* of the files of the same day that came before it.
-    """
+    """Yield files in order, each with its path and the greatest *high* of the files before it of the same day."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -158,7 +155,6 @@ def read_history(
         schema: The schema of the installation. Default: the first of the search_path that has one.
         since: Earliest end of an attempt, inclusive.
         until: Latest end of an attempt, exclusive.
-        most: The most attempts to read.
 
     Raises:
         HistoryEmpty: There is no such attempt.
@@ -274,7 +270,7 @@ LISTINGS = 5
 
 
 def _files_of(path: Path) -> Path | list[str]:
-    """Return the Parquet files below a folder, except files that another one covers; without files, the path."""
+    """Return the Parquet files below a folder, except superseded ones; if there are none, return the path."""
     files: list[str] = []
     for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))

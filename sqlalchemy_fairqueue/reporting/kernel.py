@@ -1,9 +1,8 @@
 """Kernel of the report: walks through the events of a queue in the order of time, compiled if numba is installed.
 
 Times are microseconds. Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by
-water-filling: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are
-in this module, because numba compiles a cached function anew only if the function's own file has changed. It would not
-notice a change of a called function in another file.
+water-filling: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. Compiled functions call no
+function of another module: numba's cache would not notice that the other module has changed.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Channel:
 class Events(NamedTuple):
     """The events of a queue's attempts: ready, started and finished, each sorted by time, each with its channel.
 
-    ``started_held`` and ``finished_held`` are 1; 0 for an attempt without duration, which does not count as leased.
+    ``started_held`` and ``finished_held`` are 1, or 0 for an attempt without duration, which does not count as leased.
     """
 
     ready_at: Any
@@ -209,8 +208,7 @@ _GAP = 2
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
     """Add to *shares* how much channels received above and below their fair shares in a window; return Jain's index.
 
-    *members* are the channels that had messages left when the window began (*waiting*) or received some (*served*). The
-    index is NaN if fewer than two of them competed, or if nothing that was served cost anything.
+    *members* are the channels that had messages left when the window began (*waiting*) or received some (*served*).
     """
     weights = shares.weights[members]
     if served.sum() == 0:

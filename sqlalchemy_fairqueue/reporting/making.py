@@ -154,16 +154,14 @@ def report(
 
     Args:
         history: From :func:`read_history` or :func:`read_archive`.
-        scenarios: Scenarios to replay, for comparison with the history.
         output: The file of the page, which is replaced. None: no page.
         window: The width of the windows over time. Default: such that there are at most 240.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
-        labels: Names of tenants on the page by channel, or the column of the history that has them: the last label of a
-            channel counts. Other channels keep their names.
-        tenant: The only channel that the page shows and names, on one sheet; the figures cover all channels. None: all.
-        replayed: Whether to replay the record under its own policies, which tells how far forecasts can be trusted, and
-            to try limits for the tenant that denied others their share or made them miss the objective. With
-            *scenarios* the record is replayed in any case.
+        labels: Labels of tenants on the page, by channel; or the name of the history's column of labels, in which the
+            last label of a channel counts. Channels without a label keep their names.
+        tenant: The only channel that the page shows and names. The returned figures cover all channels in any case.
+        replayed: Whether to replay the record under its own policies, and to try limits for a tenant that made others
+            wait. The replay of the record tells how far forecasts can be trusted. With *scenarios* it is always made.
         progress: Called before each step with its name, its number from 0, and the number of steps.
 
     Raises:

@@ -56,8 +56,8 @@ def replay_of(
 ) -> Replay:
     """Replay a queue under a scenario.
 
-    None means the policies of the record itself. The replay then has ``replay_error`` and ``replay_bias``, which tell
-    how far its times are from the recorded ones.
+    If *scenario* is None, the queue is replayed under the policies of the record. The result then has ``replay_error``
+    and ``replay_bias``, which tell how far the replayed times are from the recorded ones.
     """
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
@@ -128,10 +128,10 @@ def advice_of(
 
     The advice is a limit of concurrency for one tenant: the one that received most of what others were denied or, if
     nobody was denied anything, the one that occupied the workers longest. Three limits are tried: half of the workers,
-    a quarter of them, and one worker. The limit that shortens the mean wait of the others most is advised, if it does
-    so by at least a tenth.
+    a quarter of them, and one worker. Of the limits that shorten the mean wait of the others by at least a tenth, the
+    one that shortens it most is advised.
 
-    If other channels follow the tenant's plan, the same limits are tried for the whole plan. One of these is advised
+    If other channels follow the tenant's plan, the same limits are tried for the whole plan. Such a limit is advised
     instead if it shortens the wait of the channels outside of the plan by another tenth. Waits are compared with those
     in *again*, the replay of the record. If that replay cannot be trusted, no limit is tried.
     """
@@ -152,10 +152,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels that follow the plan of the culprit, *channel*; and the *sufferers* that do not follow it.
-
-    Return None if no other channel follows the plan, or if all sufferers follow it.
-    """
+    """Return the followers of *channel*'s plan; None if there is no other one, or if all *sufferers* follow it."""
     plan = plans.get(channel)
     if plan is None:
         return None

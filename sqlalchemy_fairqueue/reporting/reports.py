@@ -103,7 +103,7 @@ class Objective:
 
 
 TRUSTED_ERROR = 0.15
-"""The greatest error of a replay of the record with which forecasts can be trusted."""
+"""Forecasts can be trusted if the replay of the record has at most this ``replay_error``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,6 @@ class ReplayedQueue:
         backlogged: The backlogged time in which the capacity was measured; zero: there was too little.
         least_workers: The capacity in the quarter of that time with the least capacity.
         greatest_workers: The capacity in the quarter with the greatest.
-        policies_known: Whether the record's policies were given.
         settings: The settings of the scenario, as text, without the workers.
         replay_error: The mean difference between the replayed and the recorded time from ready to finished, as a
             fraction of the mean recorded time. None: the replay is under other policies than the record's.
@@ -155,12 +154,11 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice for a queue: a limit for the tenant that made others wait, and its effect in a replay.
+    """Advice for a queue: a limit for *channel*, the tenant that made others wait, and the limit's effect in a replay.
 
     Attributes:
-        channel: The tenant that made others wait.
-        before: The mean wait, in the replay of the record, of the other channels that were denied their share or miss
-            the objective; if *plan* is given, of such channels outside of the plan.
+        before: The mean wait of the others in the replay of the record. The others are the channels that were denied
+            their share or miss the objective, except *channel* and, if *plan* is given, the plan's other channels.
         own_before: The mean wait of *channel* in the replay of the record.
         max_concurrency: The limit to set; None: no advice, for *reason*.
         after: Like *before*, but in a replay with the limit.
@@ -188,7 +186,6 @@ class Report:
 
     Attributes:
         path: The file of the page; None: no page was written.
-        objective: The target for the tenants' waits, or None.
         advice: A limit to set, or the reason why there is none, for each queue in which tenants were denied their share
             or miss the objective. Empty if :func:`report` was called with ``replayed=False``.
         labels: Names of tenants on the page, by channel; others keep their names.

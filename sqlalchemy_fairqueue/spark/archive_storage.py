@@ -141,7 +141,6 @@ class Storage:
         self._rename(work, self._at(NAME), self._keep if new else self._replace)
 
     def archive_files(self) -> list[ArchiveFile]:
-        """Return all files of the archive; raise ArchiveDamaged for files with other names."""
         found = []
         for folder in filter(_is_shown, self._names(self._root)):
             for name in filter(_is_shown, self._names(self._at(folder))):

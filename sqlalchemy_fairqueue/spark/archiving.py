@@ -52,8 +52,7 @@ class ArchiveResult:
 
     Attributes:
         days: The days with new rows, in order.
-        through_xid: The id of a transaction. Of the days before *until*, all rows that transactions with lower ids
-            recorded are archived.
+        through_xid: An id. The archive has all rows of days before *until* that transactions with lower ids recorded.
         until: The first day that is not archived yet.
         lost: Days with attempts that were pruned before they were archived.
     """
@@ -174,15 +173,13 @@ def compact_archive(
 ) -> tuple[CompactedDay, ...]:
     """Join the files of each day that has several files in the archive at *path*.
 
-    One rename publishes the joined file, and then the old files are removed. :func:`read_archive` and the report see
-    each attempt exactly once at any time. A run that dies loses and doubles nothing; the next run of this function or
-    :func:`archive` removes its leftovers. A query that began before the run fails if it opens a removed file; repeat
-    such a query.
+    :func:`read_archive` and the report see each attempt exactly once at any time. A run that dies loses and doubles
+    nothing; the next run of this function or :func:`archive` removes its leftovers. A query that began before the run
+    fails if it opens a removed file; repeat such a query.
 
     Args:
-        dsn: The database of the archive's history, where the archive is locked; or give *dsn_env*, the variable that
-            has the dsn.
-        schema: The schema of the installation, by default the connection's current schema.
+        dsn: The database of the archive's history, where the archive is locked. *dsn_env* and *schema* are as for
+            :func:`archive`.
         min_files: Join days with at least this many files.
 
     Raises:
@@ -255,7 +252,6 @@ def pending_rows(
 ) -> dict[int, int]:
     """Return how many rows the archive lacks, by day, of days before *until* and of transactions below *high*.
 
-    A day that was never archived is read whole; for other days, the index on (recorded_xid, id) gives the later rows.
     Call this function outside of a transaction.
     """
     found: dict[int, int] = {}
@@ -269,7 +265,6 @@ def pending_rows(
 
 
 def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int, int], pruned: int) -> list[int]:
-    """Return the days with rows that were pruned before they were archived."""
     rows = query(connection, "pruned_days", {"pruned": pruned}, schema=schema)
     return sorted({day for _, day, xid in rows if xid >= archived.get(day, 0)})
 

@@ -84,7 +84,7 @@ def find_installation(connection: psycopg.Connection, schema: str | None) -> Ins
 
 @cache
 def statement(name: str) -> str:
-    """Return the statement in a file of the folder ``statements``; a name in braces stands for each variable part."""
+    """Return the statement in a file of the folder ``statements``. Names in braces are the parts to fill in."""
     lines = (files(__package__) / "statements" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("--"))
 
@@ -119,7 +119,6 @@ def translated_errors(action: str) -> Iterator[None]:
         diagnostics = error.diag
         kind = FairQueueError.of_sqlstate.get(error.sqlstate or "", PipelineError)
         what = diagnostics.message_primary or str(error).strip() or type(error).__name__
-        # The details of fairqueue's own codes quote no payload.
         detail = diagnostics.message_detail if (error.sqlstate or "").startswith("QF") else None
         problem = f"{what} ({detail})" if detail else what
         hint = diagnostics.message_hint or f"SQLSTATE {error.sqlstate or 'none: the connection was lost'}"
@@ -135,7 +134,6 @@ def display_target(target: TargetOptions) -> str:
 
 
 def _conninfo(target: TargetOptions) -> str:
-    """Return the dsn in libpq's form, with a time limit for connecting."""
     dsn, source = target.dsn, "option dsn"
     if target.dsn_env is not None:
         dsn, source = os.environ.get(target.dsn_env), f"variable {target.dsn_env}"

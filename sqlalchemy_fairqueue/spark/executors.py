@@ -1,7 +1,7 @@
 """Sends objects and functions to executors; if this package is missing there, an error says what to install.
 
-An object travels as bytes in a function that is pickled by value and imports nothing before it runs. Otherwise an
-executor without the package would fail with a bare ``ModuleNotFoundError``.
+An object is sent as bytes, with a function that unpickles them. The function is pickled by value, so it also runs where
+this package is missing. An object that was pickled as usual would fail there with a bare ``ModuleNotFoundError``.
 """
 
 from __future__ import annotations

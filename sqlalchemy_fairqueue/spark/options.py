@@ -1,7 +1,6 @@
 """Options of the data source: the driver parses and checks Spark's texts, and makes a frozen dataclass of them.
 
-A field's type decides how its text is parsed. The name of an option is the name of its field in camel case. This module
-must not open connections.
+The name of an option is the name of its field in camel case. This module must not open connections.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def _parsed_message(text: str) -> Enqueue:
-    """Parse a message as JSON, ``{"channel": "a", "payload": 1, "kind": "report"}``, with a delay like ``5m``."""
     try:
         given = json.loads(text)
         if isinstance(given, dict) and isinstance(given.get("delay"), str):
@@ -90,8 +88,8 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
     """Return the options as a value of *kind*, a frozen dataclass. Names may have any case; *ignored* are Spark's own.
 
     Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
-    Rate (``50/s``), tuple of str (separated by commas), Literal (one of its words). A field without a default is
-    required.
+    Rate (``50/s``), Enqueue (JSON), tuple of str (separated by commas), Literal (one of its words). A field without a
+    default is required.
 
     Raises:
         BadOption: An option is unknown, missing, or cannot be parsed. The value of dsn is never shown.
@@ -130,7 +128,7 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 def read_fields(options: DataclassInstance) -> None:
     """In a dataclass of options, parse the fields that were given as text, each by its type.
 
-    Spark gives every option as text. Users who make the dataclass in Python may give text, too: ``JSON``, ``1d``.
+    Spark gives every option as text. Users who make the dataclass in Python may give text, too, such as ``1d``.
 
     Raises:
         BadOption: A value has another type than its field, or a text cannot be parsed.
@@ -153,7 +151,6 @@ def read_fields(options: DataclassInstance) -> None:
 
 
 def option_name(name: str) -> str:
-    """Return the option's name for a field: ``maxAttempts`` for ``max_attempts``."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
@@ -215,7 +212,6 @@ _SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
 
 
 def check_slot_name(slot: str) -> None:
-    """Raise BadOption for a name that PostgreSQL does not allow for a replication slot and its publications."""
     if not _SLOT_NAME.fullmatch(slot):
         raise BadOption(f"option slot is {slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
 
@@ -291,7 +287,6 @@ class ReadOptions(TargetOptions):
 
     @property
     def is_incremental(self) -> bool:
-        """Whether the read begins or ends at an offset."""
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
@@ -333,7 +328,7 @@ class WriteOptions(PolicyFields, TargetOptions):
     Attributes:
         job_id: The id of the load: a second load with the same id enqueues nothing. Without an id, a repeated load
             enqueues all rows again. A stream needs an id.
-        then: The follow-up of each group in the frame's column ``group``. As text, JSON with the fields of an Enqueue:
+        then: The follow-up of each group in the frame's column ``group``. A text is JSON with the fields of an Enqueue:
             ``{"channel": "a", "payload": 1, "kind": "report"}``.
         on_failure: The follow-up if a member failed or was cancelled.
     """

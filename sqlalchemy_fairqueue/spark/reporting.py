@@ -199,7 +199,6 @@ def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
 
 
 def _check_replayed(history: DataFrame) -> None:
-    """Raise InvalidArgument for a history with missing columns or other types."""
     check_columns(history.columns, REPLAYED_COLUMNS)
     wanted = {one.name: one.dataType for one in _SCHEMA if one.name in REPLAYED_COLUMNS}
     wanted |= {name: kind for name, kind in ((PRIORITY, IntegerType()), (COST, LongType())) if name in history.columns}
@@ -210,10 +209,7 @@ def _check_replayed(history: DataFrame) -> None:
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
-    """Return the policies and plans of channels, by queue and channel, from a frame of ``table=channels``.
-
-    The frame may lack the columns rate_of and plan. Rates of cost are left out.
-    """
+    """Return the policies, without rates of cost, and the plans of channels, from a frame of ``table=channels``."""
     if policies is None:
         return {}, {}
     missing = [name for name in _COLUMNS if name not in policies.columns]

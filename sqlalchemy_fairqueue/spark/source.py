@@ -43,17 +43,14 @@ class FairQueueSource(DataSource):
         return BatchReader(options, frame_columns(table_named(options.table), schema))
 
     def streamReader(self, schema: StructType) -> StreamReader | ChangeReader:  # noqa: N802 - Spark's name
-        """Return the reader that follows the history, or the changes of a replication slot."""
         options = read_options(ReadOptions, self.options).for_stream()
         kind = ChangeReader if options.follows_changes else StreamReader
         return kind(options, frame_columns(table_named(options.table), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
-        """Return the writer that enqueues the rows of a frame, all or none."""
         return BatchWriter(begin_write(self.options, schema, overwrite=overwrite, stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
-        """Return the writer that enqueues the rows of each micro-batch, exactly once."""
         return StreamWriter(begin_write(self.options, schema, overwrite=overwrite, stream=True))
 
 

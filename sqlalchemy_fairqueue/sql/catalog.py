@@ -62,10 +62,7 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
 
 @contextmanager
 def _plain(connection: Connection) -> Iterator[None]:
-    """Use settings under which the catalog's texts are the same everywhere, and only PostgreSQL's functions run.
-
-    The end of the ``with`` block restores the settings; if a statement failed, the end of its transaction does.
-    """
+    """Use settings under which the catalog's texts are the same everywhere, and only PostgreSQL's functions run."""
     before = connection.execute(_SETTINGS).one()._asdict()
     # In AUTOCOMMIT a setting of the transaction would end with the statement.
     lasting = getattr(connection.connection.dbapi_connection, "autocommit", False)
@@ -137,10 +134,7 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
 
 
 def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version, or None.
-
-    If ``fq_version()`` is missing, return the version that has most in common with the objects in the schema.
-    """
+    """Return the installed version or None; without ``fq_version()``, the version that the objects resemble most."""
     version = installed_version(connection, schema)
     target = _resolved(connection, schema)
     if version is not None or target is None:
@@ -154,10 +148,9 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """Find the changes that no migration made: differences from the installed version, sorted by kind and name.
 
-    It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. A trigger
-    or rule that no version has is a difference, since it may change rows or hide rows from the functions. If the role
-    may read the grants, they are compared with the privileges on the functions. If ``fq_version()`` is missing, the
-    installation is compared with the version that it resembles most.
+    It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. If the
+    role may read the grants, they are compared with the privileges on the functions. If ``fq_version()`` is missing,
+    the installation is compared with the version that it resembles most.
 
     Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables.
     Your own objects count only if they have names of ours or belong to one of our tables; partitions of the history do

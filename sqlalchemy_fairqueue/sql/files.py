@@ -73,8 +73,8 @@ def folder(version: int) -> Traversable:
 def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
-    Functions that roles or triggers call get the pinned settings, unless the file sets a search path itself; other
-    functions run with the settings of their caller. A name that a column and a variable share always means the column.
+    Functions that roles or triggers call get the pinned settings, unless the file sets a search path itself. Other
+    functions run with the settings of their caller.
     """
     texts: dict[str, str] = {}
     for step in range(1, checked_version(version) + 1):

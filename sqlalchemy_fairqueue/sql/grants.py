@@ -27,10 +27,7 @@ def close_functions(functions: Iterable[str], schema: str | None) -> str:
 
 
 def note_privileges(functions: Iterable[str], schema: str | None) -> str:
-    """Return a DO block that notes in a setting of the transaction who may execute functions.
-
-    :func:`give_back_privileges` restores these privileges.
-    """
+    """Return a DO block that notes who may execute functions, in a setting that ends with the transaction."""
     return block(
         part("note_privileges", grants=part("held_privileges"), names=", ".join(map(quoted_literal, functions))), schema
     )

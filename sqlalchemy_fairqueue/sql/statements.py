@@ -50,10 +50,7 @@ _CALLED = re.compile(r"fairqueue\.(\w+)\(")
 
 
 def install_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that install a version: a guard, tables, functions, triggers, the staging tables' schema.
-
-    PUBLIC may execute none of the functions. Tables are created as they first were, then changed version by version.
-    """
+    """Return the statements that install a version. PUBLIC may execute none of its functions."""
     texts = functions(version)
     yield install_guard(version, schema)
     for statement in (*_table_steps(0, version), *in_order(texts).values(), *_triggers(0, version).values()):
@@ -81,11 +78,7 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
 
 
 def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that downgrade an installed version.
-
-    They undo the changes that newer versions made to tables, then change the functions, then drop the tables that newer
-    versions added. Messages are kept; data that only the newer version can store is lost.
-    """
+    """Return the statements of a downgrade. Messages are kept; data that only the newer version can store is lost."""
     if checked_version(new) <= checked_version(old):
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
         raise ValueError(problem)
@@ -121,10 +114,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Order functions so that one in ``language sql`` comes after those that it calls.
-
-    PostgreSQL looks for the called functions when it creates the one in ``language sql``.
-    """
+    """Order functions so that one in ``language sql`` comes after those that it calls: they must exist by then."""
     ordered: dict[str, str] = {}
 
     def add(name: str) -> None:

@@ -1,7 +1,6 @@
 """Helpers for tests of applications that enqueue, and of their handlers. The documentation's page on testing shows all.
 
-``plugin`` (the pytest plugin, with its parts in ``databases`` and ``workers``) and ``factories``, which needs
-factory-boy, are not imported here.
+``plugin``, which needs pytest, and ``factories``, which needs factory-boy, are not imported here.
 """
 
 from sqlalchemy_fairqueue.testing.enqueued import Enqueued, all_enqueued, assert_enqueued, refute_enqueued

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL, Engine
 
-# By default, PostgreSQL 15 and newer writes each page of the copy to its log. To copy the files takes a sixth of the
+# By default, PostgreSQL 15 and newer writes each page of the copy to its log. Copying the files takes a sixth of that
 # time.
 _CLONE = 'template "{source}" strategy file_copy'
 _MEMORY = "/dev/shm"  # noqa: S108 - the server makes a folder that nobody can guess
@@ -45,7 +45,7 @@ class TemplateDatabase:
 
     @contextmanager
     def clone(self, driver: str = "psycopg") -> Iterator[URL]:
-        """Yield the URL of a copy of the database. The end of the ``with`` block ends its connections and drops it."""
+        """Yield the URL of a copy. The end of the ``with`` block drops the copy, even if connections to it are open."""
         name = f"{self.url.database}_{secrets.token_hex(4)}"
         with temporary_database(self._server, name, _CLONE.format(source=self.url.database)) as url:
             yield for_driver(url, driver)

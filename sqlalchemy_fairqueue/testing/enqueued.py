@@ -69,8 +69,8 @@ _FIELDS = tuple(field.name for field in fields(Enqueued) if field.name != "messa
 def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on it.
 
-    They come in the order of sending, the recorded ones last. The call sends and flushes nothing, so a test may make it
-    before a commit, or roll back at the end. For an async session, await the call.
+    They come in the order of sending, the recorded ones last. The call sends and flushes nothing. For an async session,
+    await the call.
 
     Args:
         queue: A queue; or a job, to get only its messages.
@@ -104,7 +104,6 @@ def _all_enqueued(where: object, queue: Queue | AnyJob, wanted: dict[str, Any]) 
 
 
 def sync_session_of(session: object) -> Session:
-    """Return the Session behind the session of a test, or raise InvalidArgument."""
     if (found := session_of(session)) is None:
         raise InvalidArgument(f"session is {session!r:.80}; give the session in which the code under test works")
     return found

@@ -1,7 +1,4 @@
-"""Calls handlers for a test, with a delivery that the test makes, or with what a session has enqueued.
-
-Each function is written once, for sync sessions; async work is awaited in a greenlet of SQLAlchemy.
-"""
+"""Calls handlers for a test, with a delivery that the test makes, or with what a session has enqueued."""
 
 from __future__ import annotations
 
@@ -86,8 +83,6 @@ def make_delivery(
     refuse raise the same errors.
 
     Args:
-        channel: As for ``enqueue``, and so are kind, headers and ordering_key.
-        attempt: From 1.
         max_attempts: Default: the queue's.
         enqueued_at: Default: now.
         group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session; the
@@ -196,8 +191,8 @@ def perform(
 
     Returns:
         The Outcome that the handler returned, raised, or asked for by ``context.retry``, ``release`` or ``bury``; None:
-        completed. If the handler raised an exception that its RetryPolicy names, the Outcome that the policy asks for:
-        Bury for ``bury_on``, Retry for ``retry_on``.
+        completed. An exception that the handler's RetryPolicy names is returned as an Outcome too: as Bury for
+        ``bury_on``, as Retry for ``retry_on``.
 
     Raises:
         InvalidArgument: There is no such handler; it takes a session or a resource that the call does not give; or it
@@ -238,16 +233,15 @@ def drain(
 ) -> list[Performed]:
     """Perform what the session has enqueued, and what handlers then enqueue, in the session's open transaction.
 
-    Return what was performed, in order. Nothing is committed. Recorded work is sent, messages are dequeued, handlers
-    called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
-    Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Messages
-    that others have committed are performed too, in turn. A group's follow-up is performed after its members. Messages
-    that are due later stay. A message that is retried without a delay waits as long as its policy allows (a worker
-    chooses a random wait). A message that is released without a delay waits an hour; otherwise the call would perform
-    it again and again.
+    Return what was performed, in order. Everything happens on the session's own connection, and nothing is committed,
+    so a test that rolls back leaves nothing behind. Handlers that take a session get this one. Each call runs in a
+    savepoint, which a raised Outcome rolls back. Messages that others have committed are performed too, in turn. A
+    group's follow-up is performed after its members. A message that is retried without a delay waits as long as its
+    policy allows (a worker chooses a random wait). A message that is released without a delay waits an hour; otherwise
+    the call would perform it again and again.
 
-    Messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
-    ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
+    Messages that are due later, or that a rate holds back, stay without an error. To lift a channel's rate in the test,
+    use ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
     ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
@@ -280,7 +274,7 @@ def drain(
 def drained(
     session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = NO_RESOURCES
 ) -> list[Performed]:
-    """Perform as :func:`drain` does. If *given*, the caller's session, is an AsyncSession, async handlers get it."""
+    """Perform as :func:`drain` does. *given* is the session that the caller gave; async handlers get it."""
     performed, awaits = [], isinstance(given, AsyncSession)
     for number, delivery in enumerate(_deliveries(session, queue)):
         if number == limit:
@@ -369,7 +363,6 @@ def _called(  # noqa: PLR0917 - what a call is made of
     awaits: bool,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Outcome | None, Any]:
-    """Call a handler with its queue's middleware, in the context manager *within*. Return its outcome and result."""
     if handler.asynchronous and not awaits:
         raise InvalidArgument(
             f"the handler of kind {handler.kind!r} is async; await aperform, or drain an AsyncSession"

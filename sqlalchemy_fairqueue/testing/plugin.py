@@ -1,7 +1,4 @@
-"""The pytest plugin: databases with fairqueue installed, sessions that are rolled back, workers, and a clock.
-
-pytest finds it by its entry point. Drivers are imported only when a test needs them.
-"""
+"""The pytest plugin: databases with fairqueue installed, sessions that are rolled back, workers, and a clock."""
 
 from __future__ import annotations
 

@@ -105,15 +105,15 @@ def inline(
 ) -> Block[list[Performed]]:
     """In a ``with`` block, perform at each commit of the session what it has enqueued, before ``commit()`` returns.
 
-    It works as :func:`drain` does, on the session's own connection, so a test that rolls back leaves nothing behind.
-    Each queue's handlers get a session of their own on that connection. Commits of other sessions on the connection
+    Messages are performed as by :func:`drain`, so a test that rolls back leaves nothing behind. But each queue's
+    handlers get a session of their own, on the connection of *session*. Commits of other sessions on that connection
     perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
     Nested ``with`` blocks of the same session each perform their own queues, the outer block first.
 
     Args:
         session: For instance from :func:`rolled_back`. For an AsyncSession use ``async with``.
         queues: The queues whose handlers run. On a plain session the handlers must be plain functions.
-        resources: What on_start functions would return, by the resource's name. The functions are not called.
+        resources: As for :func:`perform`.
         session_factory: Creates the sessions of handlers. Default: the class that handlers annotate ``session`` with,
             or else Session or AsyncSession.
 
@@ -199,9 +199,9 @@ def _inline(
 class DatabaseClock:
     """The clock of the library: it decides what is due, which leases have ended, and when a rate allows messages.
 
-    This class replaces the SQL function that tells the time by one that adds an offset, for all connections. Use it
-    only in databases of tests, since the new function stays there: :meth:`reset` sets only the offset to zero. Without
-    a *schema*, the database must have exactly one installation; otherwise InvalidArgument is raised.
+    This class replaces the SQL function that tells the time, for all connections: the new function adds an offset. Use
+    the class only in databases of tests, since the new function stays there: :meth:`reset` sets only the offset to
+    zero. Without a *schema*, the database must have exactly one installation; otherwise InvalidArgument is raised.
 
     Example:
         >>> clock = DatabaseClock(engine)

@@ -61,11 +61,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue, except its limits.
-
-    If *changes* has ``defaults``, they change single fields of the queue's defaults. If the queue has no defaults yet,
-    they change those fields of the target's policy, which then becomes the queue's defaults.
-    """
+    """Change settings of a queue, except its limits. The first ``defaults`` start from the target's policy."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -237,10 +233,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 
 
 def leased_messages(share: Share) -> list[int]:
-    """Return the leased messages that new limits will count, and therefore lock.
-
-    Call :func:`lock_channels` before, so that no further messages become leased.
-    """
+    """Return the leased messages that new limits count and lock. First call :func:`lock_channels`, so none is added."""
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
     found: list[int] = []

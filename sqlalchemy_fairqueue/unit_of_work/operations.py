@@ -147,10 +147,7 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages to cancel by key or ordering key.
-
-    Call this before enqueues add messages with the same keys, which are not to be cancelled.
-    """
+    """Find the ids of messages to cancel by name. Call this before enqueues add messages with the same names."""
     named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
     if not named:
         return
@@ -202,7 +199,7 @@ def _fill_cancel(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
     """Return the steps that lock messages of a queue in the order of their ids and settle them, or raise LeaseLost.
 
-    *refusing* makes steps to send with the COMMIT, whose statements fail in the database if a delivery is lost.
+    *refusing* is for steps that travel with the COMMIT: their statements fail in the database if a delivery is lost.
     """
     by_verb: dict[Verb, list[Settle]] = {}
     for one in share.phases.get(SETTLEMENTS, ()):
@@ -262,14 +259,12 @@ def _verb_steps(
 
 
 def mark_settled(verb: Verb, settles: Iterable[Settle]) -> None:
-    """Note in deliveries how they were settled."""
     name = verb.value
     for one in settles:
         one.delivery.settled.append(name)
 
 
 def _is_awaited_dead(settle: Settle) -> bool:
-    """Return whether a retry or bury makes the message a dead letter, and somebody may wait for its result."""
     delivery = settle.delivery
     is_dead = settle.verb is Verb.BURY or delivery.attempt >= delivery.max_attempts
     return is_dead and delivery.keeps_result and settle.target.notify
@@ -350,11 +345,10 @@ class Members:
         return steps
 
     def send_joins(self) -> None:
-        """Tell the server how many members were created, if *join* is set; otherwise the enqueue has counted them.
+        """Tell the server how many members were created, if *join* is set.
 
-        Only the transaction that makes a group and the handlers of its members may add members; for others raise
-        UnknownGroup. Raise LeaseLost if the delivery of a handler that adds members is lost, and MessageCancelled if
-        the message of that handler was cancelled.
+        Raise UnknownGroup if the transaction may not add members. Raise LeaseLost if the delivery of a handler that
+        adds members is lost, and MessageCancelled if the message of that handler was cancelled.
         """
         if not self.join:
             return
@@ -377,10 +371,7 @@ class Members:
             raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that counts the created members of a group.
-
-        Its value is "joined", "lost", "cancelled" or "stranger".
-        """
+        """Return the call that counts created members; its value is "joined", "lost", "cancelled" or "stranger"."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
@@ -407,16 +398,13 @@ def enqueue_steps(
     *,
     refusing: bool = False,
 ) -> list[Step]:
-    """Return the steps that create groups and add messages. They raise as ``Queue.enqueue`` does.
-
-    They also raise DuplicateMessage if a message that the transaction cancelled before the enqueue holds the key.
+    """Return the steps that create groups and add messages; they raise as ``Queue.enqueue`` does.
 
     Args:
         leased: Messages of the queue that the transaction locks afterwards, besides those that it settles or cancels.
             If the enqueue may lock messages too (replace, coalesce), it locks all of them in one order.
-        cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
-        refusing: Whether the statement travels with the COMMIT and so must fail in the database. A transaction with
-            cancels never does so, so do not give *cancelled* as well.
+        cancelled: From :func:`cancelled_messages`. Later enqueues under keys of the messages raise DuplicateMessage.
+        refusing: Whether the statement travels with the COMMIT and so must fail in the database.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)

@@ -58,8 +58,7 @@ class LockOrder:
 
     Attributes:
         furthest: The greatest lock key of its enqueues.
-        settled: Whether it has sent anything that enqueues must not follow: a settlement, a cancel, a redrive or a
-            configuration.
+        settled: Whether it has sent a settlement, a cancel, a redrive or a configuration. No enqueue may follow these.
     """
 
     furthest: LockKey | None = None

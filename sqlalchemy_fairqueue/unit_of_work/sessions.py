@@ -55,7 +55,6 @@ class _Record:
     """The queue work of one transaction or savepoint of a session.
 
     Attributes:
-        work: Operations that are not sent yet.
         updates: Updates of receipts for sent work, called after the COMMIT.
         connections: Connections on which the outermost transaction has sent work.
         parent: The record that takes further work, once the savepoint has been released.
@@ -184,9 +183,9 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # If there is no record, our listener found the session clean and left no trace, so the work counts as sent. But
-        # if ``listens``, our listener on the session itself always makes a record. So without a record that listener
-        # has not been called yet.
+        # No record: if our listener is only on the Session class, it found the session clean and left no trace, so the
+        # work counts as sent. If ``listens``, our listener on the session, which always makes a record, has not been
+        # called yet.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -256,13 +255,10 @@ def _state_of(session: Session) -> _State:
 
 
 def _listen(session: Session, state: _State) -> None:
-    """Call our listener before each commit of the session, after all present hooks.
-
-    Callers need it only if the session has other hooks; otherwise our listener on the Session class is enough. The
-    listener is added to the session's list by hand: ``event.listen`` also keeps records for ``event.remove``, which
-    takes longer than all that an enqueue does before the commit.
-    """
+    """Call our listener before each commit of the session, after all present hooks."""
     state.listens = True
+    # The list is changed by hand: event.listen() also keeps records for event.remove(), which takes longer than all
+    # that an enqueue does before the commit.
     dispatch = session.dispatch
     hooks = dispatch.before_commit.for_modify(dispatch).listeners
     if not hooks or hooks[-1] is not _before_outermost_commit:

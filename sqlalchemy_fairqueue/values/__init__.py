@@ -1,1 +1,1 @@
-"""Values that calls take and give; they know nothing of sessions or SQL."""
+"""Values that calls take and return. Nothing here knows of sessions or SQL."""

@@ -32,7 +32,6 @@ is_plain_name = re.compile(rf"[\x01-\x7f]{{1,{NAME_BYTES}}}").fullmatch
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
-    """Refuse a name that is not a str of 1 to *most* UTF-8 bytes, or has a NUL character or a lone surrogate."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} is {value!r:.80}; give a str{_as_text(value)}")
     if value.isascii() and 1 <= len(value) <= most and "\x00" not in value:
@@ -54,7 +53,6 @@ def check_names(**names: object) -> None:
 
 
 def check_page(what: str, last: object, kind: type) -> None:
-    """Refuse anything but None and an object of class *kind*, which should be the last one of the previous page."""
     if last is not None and not isinstance(last, kind):
         raise InvalidArgument(f"{what} is {last!r:.80}; give the last {kind.__name__} of the page before")
 
@@ -90,7 +88,6 @@ def check_flag(what: str, value: object) -> None:
 
 
 def check_message_id(value: object) -> int:
-    """Check the id of a message that an application passes. Refuse None, which a receipt has before its commit."""
     if value is None:
         raise InvalidArgument(
             "message_id is None, as in a receipt whose transaction has not committed, or whose message was dropped; "
@@ -111,7 +108,7 @@ def check_text(what: str, value: object) -> str:
 
 
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> timedelta:
-    """Check a timedelta, *least* to 365 days; make it a plain one, since a subclass might calculate differently."""
+    """Check that a timedelta is *least* to 365 days. Return a plain one, since a subclass may calculate differently."""
     plain = duration(microseconds(value)) if isinstance(value, timedelta) else None
     if plain is None or not least <= plain <= _YEAR:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -121,7 +118,6 @@ def check_duration(what: str, value: object, least: timedelta = timedelta()) -> 
 
 
 def check_instant(what: str, value: object) -> None:
-    """Refuse anything but an aware datetime up to the year 9999 in UTC."""
     if not isinstance(value, datetime):
         raise InvalidArgument(f"{what} is {value!r:.80}; give an aware datetime")
     try:

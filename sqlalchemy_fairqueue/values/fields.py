@@ -1,7 +1,4 @@
-"""Fields that people set, each defined once: how a value is checked, parsed, written as text, and stored in columns.
-
-Arguments, options, editors, columns and tables on pages are derived from the definitions.
-"""
+"""Fields that people set, each defined once: how a value is checked, parsed, written as text, and stored in columns."""
 
 from __future__ import annotations
 
@@ -40,17 +37,15 @@ class Rate:
     """Most messages, or most cost, in a time: on average *count* each *per*, at most *burst* in a row.
 
     The limit is exact: in any time t, at most ``burst + t * count / per`` messages are delivered (generic cell rate
-    algorithm, ITU-T I.371). Under a rate of cost, deliveries make a debt, of which *count* is paid each *per*. Messages
-    are delivered while the debt is below *burst*. So in any time t they cost at most ``burst + t * count / per``, plus
-    the cost of the last message. If a settlement corrects a cost, the debt changes by the difference. Rates with equal
+    algorithm, ITU-T I.371). A rate of cost bounds what the messages cost in the same way, but the last message may
+    exceed the bound by its own cost. If a settlement corrects a cost, the corrected cost counts. Rates with equal
     interval, burst and unit are equal.
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.
         per: The time that *count* is for. per / count must be 1 microsecond to 365 days; it is rounded to microseconds.
         burst: Messages or cost that may come in a row, 1 to a billion. None: what the rate allows in 0.1 s, at least 1.
-            A smaller burst loses throughput, since consumers come a little late: a burst of 1 loses 4 % at 10
-            messages/s, and 16 % at 50.
+            A smaller burst loses throughput, since consumers come a little late: a burst of 1 loses 16 % at 50/s.
         of: "messages" or "cost". The cost of a message is what ``enqueue(cost=)`` declares, by default 1; in a queue
             that is fair by seconds, it is the milliseconds that the handler takes.
 
@@ -127,10 +122,7 @@ class Rate:
 
     @classmethod
     def every(cls, interval: timedelta, burst: int, of: RateUnit = "messages") -> Rate | None:
-        """Return the rate with *interval* from one message or unit of cost to the next.
-
-        Return None if *interval* is zero or less, which is how the database stores that there is no rate.
-        """
+        """Return the rate with this :attr:`interval`; None for zero, which the database stores if there is no rate."""
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
@@ -174,7 +166,7 @@ _NUMBER = re.compile(r"\d{1,19}|\d{1,3}(?:,\d{3})+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition(ABC):
-    """How the value of a field is checked, parsed, shown and stored. The field itself has a name, a type and a default.
+    """How the value of a field is checked, parsed, shown and stored. Name and type are those of the dataclass field.
 
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
@@ -193,7 +185,7 @@ class Definition(ABC):
         return field(default=default, metadata={_KEY: self})
 
     def checked(self, name: str, value: object) -> Any:
-        """Check a value and return what the field keeps, such as a Rate for its text; or raise InvalidArgument."""
+        """Check a value, or raise InvalidArgument. Return what the field keeps: for ``"50/s"``, a Rate."""
         return None if value is None and self.none is not None else self._checked(name, value)
 
     def parsed(self, text: str) -> Any:
@@ -212,7 +204,7 @@ class Definition(ABC):
         return "none" if value is None else self._text(value)
 
     def shown(self, value: object) -> str:
-        """Write a value for people. Instead of None, write what None means for this field, as *none* says it."""
+        """Write a value for people; for None, write what *none* says."""
         return (self.none or "-") if value is None else self._text(value)
 
     def columns(self, name: str) -> tuple[str, ...]:

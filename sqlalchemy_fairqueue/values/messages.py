@@ -48,30 +48,29 @@ class Enqueue:
         priority: 1 or more. Of the due messages of a channel a higher number goes first, and before messages without
             one. Retries, releases and redrives keep it. The channel's ``priority_aging`` may weigh it against waiting.
         key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
-        headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
-            database writes it: with a blank after each comma and colon, and numbers written out.
+        headers: A small JSON object for tracing and routing, at most 65,536 bytes as PostgreSQL writes it. The codec
+            does not encode it.
         max_attempts: A failing message becomes a dead letter after this many attempts. None: as many as the queue says.
         on_duplicate: What happens if another message has the key. "skip": nothing is added; the receipt names the other
             message. "raise": the enqueue raises DuplicateMessage. "replace": the other message keeps its id and
             enqueued_at and takes everything else from the new message; its attempts start from zero. With a delay this
             is a debounce. If the other message is leased, it loses the key instead, and the new message is added.
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
-            such as pages or tokens; milliseconds in a queue that is fair by seconds. In a queue that is fair by cost,
-            channels get equal sums of cost, by weight. An estimate is enough, since a settlement can correct it.
+            such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
+            settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
-            outlives this period keeps the key until it ends. None: as long as the message lives. After its message has
-            ended, a key is taken only for messages with a unique_for. The receipt of "skip" and the error of "raise"
-            name the message that began the period, even if it has ended. "replace" rewrites that message while it
-            waits, and begins the period anew; once it is leased or has ended, the new message is a duplicate.
+            outlives this period keeps the key until it ends. None: as long as the message lives. Once the message has
+            ended, the period counts only for new messages with a unique_for. The receipt of "skip" and the error of
+            "raise" name the message that began the period, even if it has ended. "replace" rewrites that message while
+            it waits, and begins the period anew; once it is leased or has ended, the new message is a duplicate.
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A message that waits for a retry holds the next
-            ones back, until it is completed, dead, cancelled or purged. The ordering keys of a channel take turns.
-            None: the message waits for no other.
-        coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer. That
-            message keeps its payload and time, and is not delivered before this transaction ends, so its handler sees
-            what this transaction committed. If no such message waits, the new message is added, even while another is
-            leased. Needs an ordering_key; excludes a key.
+            ones back, until it is completed, dead, cancelled or purged. In a queue with ``on_dead="hold"``, a dead
+            letter holds them back too. The ordering keys of a channel take turns.
+        coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer; a leased
+            message does not wait. The waiting message keeps its payload and time. It is not delivered before this
+            transaction ends, so its handler sees what this transaction committed. Needs an ordering_key, and no key.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -167,15 +166,15 @@ class EnqueueOptions(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Receipt:
-    """The receipt of an enqueue. Its attributes are set once the transaction has committed.
+    """The receipt of an enqueue. The attributes below are None until the transaction has committed.
 
     Attributes:
-        message_id: None until the commit, and for a dropped message; calls that take an id refuse None with
-            InvalidArgument. For a duplicate: the message that has the key; with ``unique_for`` it may have ended.
-        created: Whether a message was added; None until the commit.
-        outcome: None until the commit. "created"; "duplicate" if the key was taken; "replaced" if the message that has
-            the key was rewritten; "coalesced" if nothing was added because another message of the ordering key,
-            *message_id*, waits; "dropped" if the channel was full and its policy says "drop".
+        message_id: None also for a dropped message; calls that take an id refuse None with InvalidArgument. For a
+            duplicate: the message that has the key; with ``unique_for`` that message may have ended.
+        created: Whether a message was added.
+        outcome: "created"; "duplicate" if the key was taken; "replaced" if the message that has the key was rewritten;
+            "coalesced" if another message of the ordering key waits, whose id is *message_id*; "dropped" if the channel
+            was full and its policy says "drop".
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -333,8 +332,7 @@ class Delivery:
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
-        settled: How this process has settled it, such as ["complete"]; set after the commit, or at once on a
-            Connection.
+        settled: How this process has settled it, such as ["complete"]; on a session it is set after the commit.
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether the queue kept results at the delivery, so that a completion stores one.
 
@@ -395,8 +393,7 @@ class Batch:
 
     Attributes:
         max_messages: 2 to 1,000.
-        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; a single message may cost more. None:
-            no bound.
+        max_cost: Most that the messages cost together, in the unit of ``enqueue(cost=)``; a single one may cost more.
 
     Example:
         >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))
@@ -506,7 +503,6 @@ class GroupCancellation(NamedTuple):
 
 
 def checked_group_id(group_id: object) -> UUID:
-    """Return the id of a group, given as a UUID or as text."""
     if isinstance(group_id, UUID):
         return group_id
     if isinstance(group_id, str):

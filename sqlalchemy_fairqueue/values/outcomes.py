@@ -132,19 +132,18 @@ class Bury(Outcome):
 class RetryPolicy:
     """Which failed messages are tried again, and when: exponential backoff with jitter.
 
-    The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, so that
-    messages which failed together do not come back together. With the default jitter of 1, it lies between zero and the
-    longest wait ("full jitter"). With a jitter of 0.2, it is at least 80 % of the longest wait. Source: M. Brooker,
-    "Exponential Backoff and Jitter", 2015. A retried message goes behind messages of its channel that were due earlier,
-    or, if it has a priority, to the place of this priority.
+    The wait is random, so that messages which failed together do not come back together. Source: M. Brooker,
+    "Exponential Backoff and Jitter", 2015. A retried message goes behind messages of its channel that were due earlier.
+    If it has a priority, it goes to the place of its priority.
 
     Attributes:
         first: The longest wait after the first attempt.
-        factor: The growth of the wait with each attempt.
-        cap: The upper bound of all waits.
-        jitter: How much of the longest wait is left to chance, 0 to 1. 0: nothing, so each wait is the longest one.
+        factor: How many times longer the longest wait becomes with each further attempt.
+        cap: No wait is longer.
+        jitter: How much of the longest wait is left to chance, 0 to 1. 1: all of it, so a wait may be zero ("full
+            jitter"). 0.2: a wait is at least 80 % of the longest. 0: each wait is the longest.
         max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
-            that is lower. None: no such limit. An attempt whose process died or whose lease was lost counts.
+            that is lower. An attempt whose process died or whose lease was lost counts. None: only the message's own.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
             letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a

@@ -103,9 +103,6 @@ class ChannelPolicy(PolicyFields):
         max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says; on
             a session the COMMIT fails, and a bulk load fails as a whole. Existing messages stay. None: 256 MB.
 
-    Raises:
-        TypeError: A policy has no field of this name, or an argument is given without a name.
-
     Example:
         >>> policy = ChannelPolicy(weight=3, max_concurrency=4, rate=Rate(10))
         >>> queue.configure_channel(engine, "customer-7", policy)

@@ -41,10 +41,7 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds the message back, and no message of the queue is leased.
-
-    The next dequeue by a worker that has a handler for the message takes it.
-    """
+    """No message of the queue is leased. The next dequeue by a worker with a handler for the message takes it."""
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -57,8 +54,8 @@ class Taker:
     """A channel that holds capacity, with its present and its rightful share of the leased messages.
 
     Attributes:
-        share: The part of the queue's leased messages that are the channel's, 0 to 1.
-        entitled: The part, 0 to 1, to which the channel's weight entitles it.
+        share: The channel's part of the queue's leased messages, 0 to 1.
+        entitled: The part to which the channel's weight entitles it, 0 to 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -101,9 +98,9 @@ class LongestOut:
     """Of the leased messages that a limit counts, the message that consumers have held longest.
 
     Attributes:
-        message_id: Without a history, the least id of the messages that the limit counts.
-        since: When it was delivered, in UTC. None: unknown, since the queue records no history; for a channel with a
-            max_concurrency of 1 it is known even then.
+        message_id: Without a history, the least id, since nobody knows which message has been held longest.
+        since: When it was delivered, in UTC. None: unknown, since the queue records no history. For a channel with a
+            max_concurrency of 1 the time is known even then.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1, history=True)
@@ -131,8 +128,7 @@ class Wait:
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes before it, or the dead letter that holds this key; or None.
-        used: How many messages count against the max_concurrency that holds it back. None: no max_concurrency holds it.
-        most: That max_concurrency, or None.
+        used: How many messages count against *most*, the max_concurrency that holds it back. Both None: none does.
         longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
             longest. None: no such limit holds it back, or all messages that counted against it have just ended.
 
@@ -212,8 +208,7 @@ _OWN_REASONS = frozenset(
 class QueueCapacity:
     """The part of :class:`QueueStats` that tells whether something holds the whole queue back.
 
-    A reading of this part alone only asks whether the queue has a consumer. Its *consumers* is then 1 for any number of
-    consumers, and 0 for none.
+    In a reading of this part alone, *consumers* is 1 for any number of consumers, and 0 for none.
     """
 
     queue: str
@@ -240,9 +235,6 @@ class QueueStats(QueueCapacity):
         limited: Ready messages that a limit or a rate holds back: of the channel, of the queue, or a shared one.
         held: Due messages that wait for others of their ordering keys.
         dropped: Messages that were ever dropped because their channel was full.
-        oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
-        paused_at: None if the queue is not paused.
-        max_concurrency: The configured limit, or None; likewise max_cost_out and rate.
         current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
             if the queue never had a limit or a rate.
         current_cost: What the messages of *current_concurrency* cost.
@@ -340,7 +332,6 @@ class ChannelDemand:
         behind: The message that the first held message waits for. None: no message is held, or some are ready.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
-        last_dequeue_at: When the channel was last served, or None.
         opens_at: Until when dequeues skip it because of its rate or because its first message is not due. None:
             neither.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
@@ -388,7 +379,7 @@ class ChannelDemand:
     def competes(self) -> bool:
         """Whether the channel has leased messages, or waits for consumers or for limits that it shares with others.
 
-        What it waits for is known only if *wait* was read; otherwise only its leased messages count.
+        If *wait* was not read, only the leased messages of the channel count.
         """
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
@@ -406,7 +397,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
         backlog: Undelivered messages that count against max_backlog and whose signals are heard.
         overridden: The fields of its policy that were configured for this channel alone.
         served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
-        problem: Which message can neither be delivered nor become a dead letter, so that a dequeue paused the channel.
+        problem: Why a dequeue paused the channel: a message that can neither be delivered nor become a dead letter.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
@@ -469,10 +460,9 @@ class Contention(Competition):
     Attributes:
         channels: The listed channels, the longest wait first; channels without ready messages come last.
         waiting: How many channels have ready messages.
-        rivals: How many channels compete: with leased messages, or with ready messages that neither a pause nor their
-            own limit or rate holds back.
+        rivals: How many channels compete: those with leased messages, and those with ready messages that neither a
+            pause nor their own limit or rate holds back.
         rival_weight: The sum of the competing channels' weights.
-        leased: Leased messages of the queue.
         served_cost: The cost of the queue's attempts that ended in the last five minutes, among the last 2,000 attempts
             of all queues. None: the queue shares by messages, or records no history.
         waits: Median, 90th and 99th percentile and maximum of the waits of all channels. Empty: nothing is ready.
@@ -512,14 +502,13 @@ class ConsumerInfo:
 
     Attributes:
         leased: Messages that it holds, including those that wait for a handler.
-        delivered_at: When the first of these was delivered. None: it holds no message, or the queue records no history.
+        delivered_at: When the message that it has held longest was delivered. None: it holds none, or the queue records
+            no history.
         message_id: The id of that message; without a history, the least id of its messages. None: it holds no message.
         kind: The kind of that message, or None; likewise channel.
         expires_at: When its last lease expires unless it is extended.
-        waiting_until: Until when it waits for work. None: it does not wait.
         stop_requested_at: When somebody asked it to stop by ``queue.admin.stop_worker``. None: nobody did within the
-            last hour; or the worker still took or waited for work ten seconds later, which shows that it started after
-            the request.
+            last hour, or the worker is known to have started since.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
         version: The version of the library that a worker runs. None: it has just started, or is no worker.
         handlers: The messages that it has held longest, the longest first, as many as were asked for.
@@ -612,6 +601,8 @@ RetryNowOutcome = Literal["due", "unchanged", "redriven", "leased", "duplicate",
 class MessageDetails:
     """An unsettled message at the time of the call. Times are in UTC.
 
+    In a page of ``queue.messages``, *messages_ahead* and *wait* are None, and *history* is empty.
+
     Attributes:
         content: The beginning of the payload as it is stored.
         content_size: Bytes of the whole payload.
@@ -624,12 +615,11 @@ class MessageDetails:
         max_attempts: The message becomes a dead letter after this many attempts, or sooner by its kind's retry policy.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled and a consumer still holds it.
-        expires_at: When that consumer's lease expires unless it is extended.
+        expires_at: When the lease of the consumer that holds it expires, unless it is extended.
         unreadable: Why the row cannot be read; then *kind* and *content_size* are None. None: it can be read.
-        messages_ahead: Messages of its channel before it. None: there are 1,000 or more, or a consumer holds it, or it
-            is in a page of ``queue.messages``.
-        wait: Why it waits. None: a consumer holds it, or it is in such a page.
-        history: Its last 100 recorded attempts that ended, the oldest first; empty if it is in such a page.
+        messages_ahead: Messages of its channel before it. None: there are 1,000 or more, or a consumer holds it.
+        wait: Why it waits. None: a consumer holds it.
+        history: Its last 100 recorded attempts that ended, the oldest first.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -845,7 +835,7 @@ class HandlerTimes:
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:
-        """Return the least bound that this part (0 to 1) of the attempts stayed below; None if there is none."""
+        """Return the least bound below which this part (0 to 1) of the attempts lies; None if no bound is so great."""
         below = 0
         for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
             below += count

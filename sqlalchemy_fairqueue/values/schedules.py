@@ -1,9 +1,9 @@
 """Schedules as values: their recurrence, their state, and their slots.
 
-Instants are microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the library cronsim
-implements. A fixed time of day that the clocks skip means the first valid moment after the gap; a time that they repeat
-counts only the first time. An expression whose minute or hour begins with ``*`` counts elapsed time: it goes on through
-a repeated hour, and has no slots in a gap.
+Timings count instants in microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the
+library cronsim implements. If the clocks skip a fixed time of day, its slot is the first moment after the gap. If they
+repeat it, only the first time counts. An expression whose minute or hour begins with ``*`` counts elapsed time: it goes
+on through a repeated hour, and has no slots in a gap.
 """
 
 from __future__ import annotations
@@ -129,7 +129,6 @@ class Plan:
     """The work of a schedule that is due now.
 
     Attributes:
-        slots: The slots to run, in order.
         until: All slots up to this time are done once *slots* have been run.
         more: Whether further slots may be due already.
     """
@@ -141,7 +140,7 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """Return which slots after *done_until*, up to *now*, are to be run: at most *most*. Instants are in microseconds.
+    """Return the plan for the slots after *done_until* up to *now*: it runs at most *most* of them.
 
     Slots on time always run. *catch_up* decides about late slots: "last" runs the newest one if no slot is on time.
     """
@@ -268,7 +267,6 @@ class Recurrence:
 
 
 def timing_of(cron: str | None, timezone: str | None, every: int | None, anchor: int) -> Timing:
-    """Return the slots of a schedule as the database stores it; errors are those of :func:`cron_timing`."""
     if every is not None:
         return IntervalTiming(every, anchor)
     return cron_timing(cron or "", timezone or "UTC")
@@ -280,8 +278,6 @@ class ScheduleInfo:
 
     Attributes:
         name: Unique in the channel.
-        timezone: The zone of cron; None if it has an interval.
-        every: The interval; None if it has a cron expression.
         jitter: Most time from a slot to the delivery of its message.
         in_code: Whether ``Queue.periodic`` declares it.
         state: "active"; "paused"; "failing", see *problem*; "overdue" if it has been due for more than five minutes.

@@ -72,7 +72,7 @@ class Names(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationByKind(Duration):
-    """A field with one time for all kinds of messages, or a dict of times by kind; its key None means other kinds."""
+    """A field with one time for all kinds of messages, or a dict of times by kind; the key None means all others."""
 
     metavar: ClassVar[str] = "[KIND=]DURATION"
 
@@ -212,7 +212,6 @@ class QueueChanges(QueueLimits, total=False):
 
 
 def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the settings to change, and return them; an unknown name raises TypeError."""
     if unknown := next((name for name in changes if name not in SETTINGS), None):
         raise TypeError(f"{where} has {unknown}, which is none of its settings: {', '.join(SETTINGS)}")
     if not changes:

@@ -55,8 +55,7 @@ def _holds(
 ) -> Iterator[Wait]:
     """Yield the reasons that hold a channel back, the strongest first, as the last dequeue found them.
 
-    A dequeue frees the slots of ended messages and takes new messages in the same transaction. So a reading between
-    two dequeues sees a limit as full even if its messages end quickly.
+    Between two dequeues a limit looks full, since each dequeue frees the slots of ended messages and uses them at once.
     """
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
@@ -86,10 +85,7 @@ def _holds(
 
 
 _LATE = timedelta(seconds=1)
-"""How long a rate is still given as the reason after it allows a message, since consumers need some time to come.
-
-Once a dequeue has come, the rate is no reason any more.
-"""
+"""How long a rate stays the reason after it allows a message, since consumers need a moment to dequeue."""
 
 
 def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = False) -> bool:
@@ -97,7 +93,7 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield for each bound of a shared limit about how much more it allows, and the reason of a wait for this bound."""
+    """Yield about how much more each bound of a shared limit allows, and the reason of a wait for this bound."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:
@@ -114,7 +110,6 @@ def _is_full(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: in
 
 
 def _with_used(wait: Wait, limited: ChannelDemand | QueueCapacity | SharedLimit) -> Wait:
-    """Return the wait with *used* and *most* set, if the max_concurrency is reached."""
     used, most = limited.current_concurrency or 0, limited.max_concurrency
     return wait if most is None or used < most else replace(wait, used=used, most=most)
 

@@ -4,22 +4,21 @@ Read this before any other file here. ``Worker`` calls handlers in threads, ``As
 all else is the same for both. ``runtime`` creates the parts once for each start, ``timings`` holds all durations, and
 each part reads only the clock that it was given.
 
-Most threads have their own connection (``connection``), never a connection of the application's pool. ``threads`` runs
-the first three threads and ``<name>-limits``, and calls their duties again after failures:
+Most threads have their own connection (``connection``), which does not come from the engine's pool. The first three
+threads and ``<name>-limits`` are Loopers (``threads``): they call duties, also after failures. A round is work that is
+too long for a duty. Each of the four threads that run rounds ends with its round.
 
 ==================== ==================================================================================================
 ``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and fills the
-                     executor's buffer. It registers waits (``wakeups``). If a dequeue is not answered, it looks up and
-                     releases the messages that the dequeue took.
+                     executor's buffer. It registers waits (``wakeups``).
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
-``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals of queues whose polls are overdue, and
-                     charges channels for running handlers. Other duties cut stuck calls of the fetcher and the
-                     settler, look for requests to stop, and start the rounds of the next four rows.
-``<name>-schedules`` ``duties``: each of these four threads runs one round on its own connection, and then ends. The
-                     round of this thread runs the due slots of schedules.
-``<name>-groups``    The round counts which members of groups have ended, and enqueues follow-ups.
-``-housekeeping``    The round makes and drops partitions of the history, and deletes what is old.
-``<name>-samples``   The round records the figures of queues.
+``<name>-heartbeat`` ``duties``: extends leases, hears signals of queues whose polls are overdue, and charges channels
+                     for running handlers. It also cuts stuck calls of the fetcher and the settler, looks for requests
+                     to stop, and starts rounds.
+``<name>-schedules`` ``duties``: a round that runs the due slots of schedules.
+``<name>-groups``    ``duties``: a round that counts which members of groups have ended, and enqueues follow-ups.
+``-housekeeping``    ``duties``: a round that makes and drops partitions of the history, and deletes what is old.
+``<name>-samples``   ``duties``: a round that records the figures of queues.
 ``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
 handlers             ``executor``: ``<name>-handler-<n>`` threads, or tasks of the application's event loop, on the

@@ -44,7 +44,7 @@ CALL, STOPPING, END = b"c", b"s", b"e"
 """The first byte of a message to a child: it brings a call, says that the worker is stopping, or ends the child."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# A pickled value, and what the worker uses if it cannot unpickle that.
+# A pickled value, and a substitute that the worker uses if it cannot unpickle the value.
 _Sent = tuple[bytes, Any]
 
 
@@ -70,8 +70,8 @@ def main(connection: Connection[Any, Any]) -> None:
     """Run handlers until the worker ends this child, or the worker is gone."""
     # In a new process group, so that only the worker gets a Ctrl-C of its terminal, and a kill ends the whole group.
     os.setsid()
-    # A supervisor sends signals to all processes: only the worker obeys, and gives handlers grace. Not SIG_IGN, which
-    # would be inherited by programs that a handler starts.
+    # A supervisor sends signals to all processes: only the worker obeys, and gives handlers grace. Programs that a
+    # handler starts would inherit SIG_IGN.
     for number in _SIGNALS:
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -94,7 +94,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
             handler, deliveries, max_attempts = pickle.loads(call)  # noqa: S301 - the worker's
         finally:
             connection.send_bytes(b"begun")
-        # A lease without end, since the worker watches the real one, and kills this process.
+        # This lease never ends, since the worker watches the real lease and kills this process when that is lost.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
         held = held_batch(deliveries, lease, cast("ServedQueue", None), monotonic())
         held.max_attempts = max_attempts
@@ -116,11 +116,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
 
 
 def _sent(value: Any) -> _Sent:
-    """Return what a handler returned or raised: pickled, and as the worker can create it without the handler's modules.
-
-    If the worker cannot unpickle a result, the result is not kept. The attempt has not failed then, since the handler
-    has done its work.
-    """
+    """Pickle what a handler returned or raised. Add a substitute that needs none of the handler's modules."""
     pickled, problem = b"", "the worker cannot unpickle it"
     try:
         pickled = pickle.dumps(value)
@@ -135,6 +131,7 @@ def _sent(value: Any) -> _Sent:
             return pickled, Bury(value.reason)
         case MessageCancelled():
             return pickled, MessageCancelled(value.message_id)
+    # A result that cannot be sent is not kept. The attempt has not failed, since the handler has done its work.
     return pickled, UnkeptValue(f"a {type(value).__name__} cannot be sent from its child process: {problem}")
 
 
@@ -322,7 +319,6 @@ class ChildProcesses:
         return child, idle is None
 
     def _release(self, child: _Child, held: HeldDelivery) -> None:
-        """Make a child idle again, or end it if it must not be used again."""
         with self._lock:
             self._busy.pop(held, None)
             if not child.is_killed and not self._is_closed:

@@ -37,7 +37,8 @@ R = TypeVar("R")
 
 _AUTOCOMMIT = {"isolation_level": "AUTOCOMMIT"}
 
-# SQLSTATEs of a lock_timeout, and of a statement_timeout, which may be shorter, or an operator's cancel.
+# 55P03 is the SQLSTATE of a lock_timeout. 57014 is that of an operator's cancel, and of a statement_timeout, which may
+# be shorter than the lock_timeout.
 LOCKED = {"55P03", "57014"}
 # SQLSTATEs for a locked row, and for a character that the encoding cannot represent.
 _REFUSALS = {"55P03", "22P05"}
@@ -104,8 +105,8 @@ class DedicatedConnection:
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
-        If event listeners of the engine set up each transaction, or if the database's default isolation is another one,
-        *work* is a single transaction. If *work* takes longer than *within* seconds (default: the connection's own
+        But *work* is a single transaction if event listeners of the engine set up each transaction, or if the default
+        isolation is not READ COMMITTED. If *work* takes longer than *within* seconds (default: the connection's own
         limit), the connection is cut.
         """
         if self._has_ended():
@@ -159,7 +160,7 @@ class DedicatedConnection:
             self._cut()
 
     def close(self) -> None:
-        """End the connection even if it comes from a pool of the application. The next use makes another."""
+        """End the connection, even if the engine's ``creator`` took it from a pool. The next use makes another."""
         own, self._socket = self._socket, None
         if own is not None:
             own.close()
@@ -192,7 +193,7 @@ class DedicatedConnection:
         alone = not engines.sets_up_transactions(connection)
         engines.isolate(connection, _AUTOCOMMIT if alone or self._listens else engines.READ_COMMITTED)
         if alone:
-            # The default may be another isolation: of the server, the database, the role or the session.
+            # The server, the database, the role or the session may set another default isolation.
             alone = connection.get_isolation_level() == "READ COMMITTED"
         connection.execution_options(**(ALONE if alone or self._listens else engines.READ_COMMITTED))
         if self.lock_timeout is not None and self.options.listen:

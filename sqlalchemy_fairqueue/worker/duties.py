@@ -1,9 +1,8 @@
 """Duties of a worker's heartbeat thread, on one connection, and rounds that it starts.
 
 A duty must not wait for long, since no lease is extended meanwhile. So longer work is a round in its own thread:
-schedules and samples for the worker's queues, groups and housekeeping for whole installations. No worker is a leader.
-Any of them may begin a round, and the database sees to it that nothing is done twice. If a worker dies, another one
-does the rest.
+schedules and samples for the worker's queues, groups and housekeeping for whole installations. Any worker may begin a
+round, and the database sees to it that nothing is done twice. If a worker dies, another one does the rest.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, Serve
 
 @dataclass(eq=False)
 class Heartbeat:
-    """What the heartbeat thread does for held deliveries while handlers work on them.
+    """What the heartbeat thread does for a worker's queues and held deliveries.
 
     If a lease is lost or a message is cancelled, it calls *interrupt* with the deliveries whose handlers should stop.
     """
@@ -76,7 +75,7 @@ class Heartbeat:
     interrupt: Callable[[list[HeldDelivery]], None]
 
     def hear_all(self) -> None:
-        """Apply signals of queues from which the worker has not dequeued lately, for example if handlers are busy."""
+        """Apply signals of queues from which the worker has not dequeued lately, such as when all handlers are busy."""
         run_all(partial(self._hear, queue) for queue in self.queues)
 
     def _hear(self, queue: ServedQueue) -> None:
@@ -112,7 +111,8 @@ class Heartbeat:
         try:
             living = {queue: [lease for lease in queue.held() if not lease.lost] for queue in self.queues}
             held = [(queue, leases) for queue, leases in living.items() if leases]
-            # If a queue is locked, it may use only its share of the time until the first lease would be lost.
+            # The call for a queue may wait for a lock. It gets only its share of the time until the first lease would
+            # be lost, so that time is left for the other queues.
             run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
         finally:
             self._tell_lost()
@@ -190,7 +190,6 @@ class StopRequests:
     _before: set[StopRequest] = field(default_factory=set, init=False)
 
     def begin(self, connection: DedicatedConnection) -> None:
-        """Note the requests from before the worker's start."""
         self._before = {one for schema in self.queues for one in self._read(connection, schema)}
 
     def poll(self, connection: DedicatedConnection) -> None:
@@ -299,9 +298,9 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True; but if a round runs, or has finished groups meanwhile, return False.
+        """Begin no more rounds and return True. If a round runs or has finished groups since, return False instead.
 
-        *finished* is what the caller has read of :attr:`finished`. It tells whether a round has finished groups since.
+        *finished* is what the caller last read of :attr:`finished`.
         """
         with self._starting:
             if self.finished != finished or self.is_under_way:
@@ -310,7 +309,6 @@ class Groups(Round):
             return True
 
     def _work(self) -> None:
-        """Fold and finish groups until nothing is left, or another worker does it."""
         began = self._options.clock()
         if all(self._each(self._fold)):
             self.folded_at = began
@@ -361,9 +359,9 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Begin a round that runs the slots which were due at the first call, unless a round runs or all is done.
+        """Return whether all slots due at the first call were run, or failed for good. If not, begin a round for them.
 
-        Return whether all slots were run, or failed for good. A worker that drains calls this until it returns True.
+        A worker that drains calls this until it returns True. No round begins during another, or during a backoff.
         """
         if not (self._ended or self.is_under_way) and self._options.clock() >= self._again_at:
             self.start()
@@ -444,10 +442,7 @@ class Schedules(Round):
             return self._note(schema, due, error)
 
     def _run_slots(self, schema: str | None, due: schedules.DueSchedule) -> bool:
-        """Run a bounded number of due slots in one transaction, so that other schedules need not wait long.
-
-        Return False if another worker was first, or the row is locked.
-        """
+        """Run some due slots in one transaction. Return False if another worker does so, or the schedule changed."""
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._options.timings.slots_at_once, _BYTES // max(due.content_size, 1)))
         plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
@@ -493,11 +488,7 @@ class Samples(Round):
 
 
 class Housekeeping(Round):
-    """Rounds that remove what is old: history, dead letters, results, keys, groups, records of slots, idle channels.
-
-    They also create partitions of the history. Several workers may do this at once and at any time, since the SQL
-    functions finish what another worker left.
-    """
+    """Rounds that make and drop partitions of the history, delete what has expired, and forget idle channels."""
 
     def __init__(self, options: WorkerOptions) -> None:
         limit = options.timings.housekeeping_call

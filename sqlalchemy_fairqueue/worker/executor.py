@@ -119,7 +119,7 @@ class Executor(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin deliveries that were added to the buffer."""
+        """Begin deliveries that were added to the buffer. The fetcher's thread calls it."""
 
     def free(self) -> int:
         return self._options.concurrency - len(self.occupied)
@@ -233,10 +233,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler as hanging, since it ignores that its message was cancelled.
-
-        When the handler returns, its message is settled nevertheless.
-        """
+        """Count a handler that ignores a cancel as hanging. When it returns, its message is settled nevertheless."""
         ago = self._options.clock() - (held.cancelled_at or 0.0)
         self._hang(held, f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check()")
 
@@ -269,7 +266,6 @@ class Executor(ABC):
         held.log(level, f"{what}: {hung} of {self._options.concurrency} handlers hang{so}")
 
     def _returned(self, held: HeldDelivery) -> None:
-        """Note that a handler has returned; if it counted as hanging, stop counting it."""
         with self._lock:
             since = self.occupied.pop(held, None)
             if since is None or held not in self._hung:
@@ -312,11 +308,7 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """Wait for running handlers until the grace period ends.
-
-        If they all finish earlier, wait for their threads to end too, at most ``timings.cleanup`` seconds and within
-        the grace period. A thread whose handler hangs is then left behind.
-        """
+        """Wait for the threads of finished handlers too, at most ``timings.cleanup`` seconds; leave hanging threads."""
         for thread in self._threads:
             join(thread, lambda: self.grace_left() if self.running else 0.0)
         leave_at = self._options.clock() + self._options.timings.cleanup
@@ -369,10 +361,7 @@ _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", def
 
 
 class TaskExecutor(Executor):
-    """Runs tasks in the loop that it was created in; the task of a plain function waits for a thread or child process.
-
-    The fetcher's thread adds deliveries to the buffer; the loop takes them and begins them.
-    """
+    """Runs tasks in the loop where it was created; the task of a plain function waits for a thread or child process."""
 
     def __init__(self, options: WorkerOptions, trigger: FetchTrigger, settle: SettleCallback) -> None:
         super().__init__(options, trigger, settle)
@@ -388,7 +377,6 @@ class TaskExecutor(Executor):
         self._called_at: float | None = None
 
     def begin(self) -> None:
-        """Begin deliveries that were added to the buffer. The fetcher's thread calls it."""
         if self._called_at is None:
             # The time of the last dequeue, not of this call, since the dequeued deliveries have waited since then.
             self._called_at = self.buffer.filled_at
@@ -418,7 +406,6 @@ class TaskExecutor(Executor):
         return await in_thread(work)
 
     async def wait(self) -> None:
-        """Wait for running handlers until the grace period ends, but not for hanging ones."""
         while self.running and (left := self.grace_left()) > 0:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
@@ -426,7 +413,6 @@ class TaskExecutor(Executor):
                     await self._changed.wait()
 
     async def clean_up(self) -> None:
-        """Cancel abandoned tasks, and give them a moment to clean up."""
         for held, task in self._tasks.items():
             self._interrupted.add(held)
             task.cancel("the worker stops")

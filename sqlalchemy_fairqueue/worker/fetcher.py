@@ -1,9 +1,9 @@
 """Fetcher of a worker: one thread dequeues what handlers can begin soon, from all queues in turn.
 
 A failed dequeue may have taken messages that the worker does not know of. So the next dequeue uses a new lease, and the
-unknown messages come back when the old lease ends. While handlers work under the old lease, the heartbeat extends it;
-so the fetcher looks up unknown messages under the old lease and releases them. It looks again at growing intervals,
-since the network may deliver the dequeue much later.
+unknown messages come back when the old lease ends. But while handlers work under the old lease, the heartbeat extends
+it. So the fetcher looks up unknown messages under the old lease and releases them. It looks again at growing intervals,
+since the network may deliver the dequeue to the server much later.
 """
 
 from __future__ import annotations

@@ -177,10 +177,7 @@ def _bury_reason(error: BaseException) -> str:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: at first release it to other workers, later fail the attempt.
-
-    The delays of releases grow. Releases do not count, so old workers use up no attempts of a new kind during a deploy.
-    """
+    """Return the decision for a kind without a handler: at first a release to other workers, later a failed attempt."""
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
         return Decision(Verb.RELEASE, policy.delay(uncounted + 1))
@@ -197,10 +194,7 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """Return what to try after the database refused a decision; None after a refused release.
-
-    First this is a failed attempt without an error text. If that was refused too, it is a release.
-    """
+    """Return what to try after a refused decision: a failed attempt without error text, then a release, then None."""
     if decision.verb is Verb.RELEASE:
         return None
     failed = _again(delivery, _FALLBACK, decision.delay or None, None)
@@ -300,11 +294,9 @@ def bound_call(
 
 
 class CommitCheck:
-    """Checks each commit of a handler's session.
+    """Refuses commits of a handler's session after a lost lease, a cancelled message or an exceeded timeout.
 
-    It refuses the commit if the lease is lost, a message is cancelled or the timeout is exceeded. If the handler
-    commits its session itself, it warns, and names the line that defines the handler. The worker sets ``returned``
-    before its own commit, of which the check does not warn.
+    Also warns if the handler itself commits. The worker sets ``returned`` before its own commit, to get no warning.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
@@ -345,7 +337,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
     If the transaction could not be serialized, call the handler again, up to four times in all. Each call gets the
-    delivery as it was enqueued, even if the last call has changed it.
+    delivery as it was enqueued, even if an earlier call has changed it.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
-# Seconds that running handlers are charged ahead, so that a tenant does not look idle between two charges; fq_estimate
+# Seconds that running handlers are charged ahead, so that a tenant does not look idle between two charges. fq_estimate
 # has the same number.
 _CHARGED_AHEAD = 2.0
 # Seconds that a handler must have run before its channel is charged, since most handlers end before the next charge.
@@ -46,7 +46,7 @@ _charging = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has settled it."""
+    """How to settle a delivery: a verb and its arguments. If *sent*, the delivery is settled already, or lost."""
 
     verb: Verb
     delay: timedelta | None = None
@@ -80,7 +80,7 @@ def _ascii(text: str | None) -> str | None:
 
 COMPLETE = Decision(Verb.COMPLETE)
 RELEASE = Decision(Verb.RELEASE)
-# The delivery is no longer this worker's, so that nothing is sent.
+# The delivery is no longer this worker's, so nothing is sent.
 LOST = Decision(Verb.RELEASE, sent=True)
 
 
@@ -154,9 +154,8 @@ class HeldDelivery:
         given_up: Whether the worker has settled it without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
         max_attempts: The effective limit of attempts; set when the handler begins.
-        first: The first delivery of its batch; itself if it has no batch.
+        first: The first delivery of its batch, which may be itself.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
-        decision: How to settle it, once its handler has ended.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
 
@@ -376,11 +375,7 @@ class ServedQueue:
         return handler
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
-        """Return a handler's middleware, outermost first.
-
-        Only middleware of the handler's sort, async or plain, goes around it. Raise WorkerError if there is middleware,
-        but all of it is of the other sort.
-        """
+        """Return a handler's middleware, outermost first; raise WorkerError as :func:`middleware_for` does."""
         if handler.kind not in self._around:
             self._around[handler.kind] = middleware_for(handler, self._middleware)
         return self._around[handler.kind]
@@ -398,9 +393,10 @@ class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
     Without turns in the buffer, messages of a later dequeue would wait behind all earlier ones, even behind many of one
-    tenant. So each message gets a virtual time: now, or one after the last message of its channel if that is later.
-    The message with the earliest time begins first. If n messages still wait then, virtual time advances by at least
-    1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
+    tenant. So each message gets a virtual time: the present one, or one more than the time of its channel's last
+    message if that is later. The message with the earliest time begins first. Virtual time then advances by at least
+    1/(n+1) if n messages still wait, so new channels cannot overtake waiting ones for ever. A channel's messages keep
+    their order.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
     """

@@ -158,10 +158,7 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
 
 
 def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> WorkerOptions:
-    """Return the options for the start of a worker, with a factory for sessions of the engine if none was given.
-
-    Refuse handlers that the worker cannot call, and factories whose sessions are of the wrong class.
-    """
+    """Check handlers and factories. Return the options, with a session factory of the engine if none was given."""
     _check_handlers(options, in_loop=isinstance(engine, AsyncEngine))
     if not isinstance(engine, AsyncEngine):
         make = options.sync_session_factory or sessionmaker(engine, class_=session_type_of(options.queues, Session))
@@ -179,10 +176,7 @@ def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> Worke
 
 
 def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
-    """Refuse functions that this worker cannot call, and queues without handlers.
-
-    Without a handler all messages of a queue would become dead letters.
-    """
+    """Refuse functions that this worker cannot call, and queues without handlers: their messages would be buried."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkerError(
             "a worker was started while a child process imports the main module; start it under "
@@ -226,11 +220,7 @@ def _check_sessions(
     kind: type[Session | AsyncSession],
     name: str = "session_factory",
 ) -> None:
-    """Create a session, and refuse a factory whose sessions are not of *kind* or of the class that a handler wants.
-
-    With such a factory each call of a handler would fail, and cost its message an attempt. If the pool is too small,
-    only log that. If no handler takes a session, do nothing.
-    """
+    """Create a session, and refuse a factory whose sessions are not of *kind* or of the class that a handler wants."""
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:
         return

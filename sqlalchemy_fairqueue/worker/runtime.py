@@ -103,10 +103,7 @@ _END = object()
 
 
 class Lifespan:
-    """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions.
-
-    The stop also closes a generator whose start was interrupted, since a generator is recorded before it begins.
-    """
+    """The on_start and on_stop functions of one start of a worker, and their resources; *run* calls plain functions."""
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:
         self._run = run
@@ -143,7 +140,6 @@ class Lifespan:
             await self._call(queue, one)
 
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
-        """Return the resource of an on_start function."""
         try:
             return await self._call(queue, one)
         except Exception as error:
@@ -166,6 +162,7 @@ class Lifespan:
         if not one.generator:
             return await (call() if one.asynchronous else self._run(call))
         generator = call()
+        # Recorded before it begins, so that the stop closes it even if its start is interrupted.
         self._open.push_async_callback(self._go_on, queue, one, generator)
         made = await self._next(one, generator)
         if made is _END:
@@ -194,11 +191,7 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class Runtime:
-    """The parts of one worker.
-
-    Args:
-        stop: Begins the stop of the worker without waiting, when an operator asks for it.
-    """
+    """The parts of one worker. It calls *stop*, which must not wait, when an operator asks for a stop."""
 
     def __init__(self, options: WorkerOptions, executor: type[Executor], stop: Callable[[Runtime], None]) -> None:
         self._options = options
@@ -253,9 +246,9 @@ class Runtime:
     def _drain(self) -> Iterator[bool]:
         """Yield False until the worker is drained.
 
-        First run slots of schedules that are due at the start; later ones could go on for ever. When all messages are
-        settled, fold groups, and poll each queue once more, since handlers and the fold may have enqueued messages. The
-        worker is drained if these polls take no message.
+        First run slots that are due at the start; slots that become due later could keep the worker for ever. When all
+        messages are settled, fold groups, and poll each queue once more, since handlers and the fold may have enqueued
+        messages. The worker is drained if these polls take no message.
         """
         schedules, groups, stats = self._schedules, self._groups, self._options.stats
         while self._options.drain and schedules is not None and not schedules.run_once():
@@ -298,11 +291,9 @@ class Runtime:
             await self.executor.run(partial(self.stop, given_up, waited))
 
     def stop_fetching(self) -> None:
-        """Take no further messages, and release buffered ones; these attempts do not count.
-
-        The present dequeue gets the grace period, and at least one second.
-        """
+        """Take no more messages, and release buffered ones."""
         self.fetcher.stop()
+        # The present dequeue gets the grace period, and at least one second.
         until = self._options.clock() + self._options.timings.stop_dequeue
         join(self.fetcher.thread, lambda: max(self.executor.grace_left(), until - self._options.clock()))
         self.fetcher.give_back()

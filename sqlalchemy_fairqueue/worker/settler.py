@@ -1,8 +1,7 @@
 """Settler of a worker: one thread settles finished deliveries, in batches of one queue and one verb.
 
-No delivery waits for a batch to fill: each call settles all that finished during the last one. After a broken
-connection the settler sends the same settlements again until the server answers. The tokens make that harmless, and the
-heartbeat extends the lease until then.
+No delivery waits for a batch to fill: each call settles what finished during the call before. After a broken connection
+the settler sends the same settlements again. Meanwhile the heartbeat extends the leases of the deliveries.
 """
 
 from __future__ import annotations
@@ -108,10 +107,7 @@ class Settler(Looper):
             self._note_ended(ended)
 
     def _flush(self) -> None:
-        """Send all that is pending, and try one locked message again, alone, so that others do not wait for it.
-
-        If a queue fails with a FairQueueError, settle the other queues, then raise it.
-        """
+        """Send all that is pending, and try one locked message again, alone, so that others do not wait for it."""
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
         for held, again_at in self._pending.items():
             if not again_at:

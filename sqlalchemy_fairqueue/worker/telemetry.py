@@ -1,6 +1,6 @@
 """Counters, distributions and the log of a worker.
 
-From level INFO on, the log has no lines about messages that are handled without trouble.
+At level INFO and above, the log has no lines about messages that are handled without trouble.
 """
 
 from __future__ import annotations
@@ -41,13 +41,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The values up to a bound.
-
-    Attributes:
-        bound: The greatest counted value.
-        count: How many values are not greater.
-        example: The last of these values that no smaller bucket counts, or None.
-    """
+    """The count of the values up to *bound*. *example* is the last of them that no smaller bucket counts, or None."""
 
     bound: float
     count: int
@@ -111,7 +105,6 @@ class WorkerStats:
         buried: Deliveries that became dead letters.
         lost: Deliveries whose lease was lost, or whose message somebody else settled.
         cancelled: Messages that were withdrawn while this worker held them.
-        dequeues: Dequeue calls.
         empty: Dequeue calls that returned nothing.
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.

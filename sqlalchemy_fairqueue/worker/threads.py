@@ -1,4 +1,4 @@
-"""The threads of a worker, which call duties until they are stopped; the signals and forks of its process."""
+"""Threads that call a worker's duties until they are stopped; the signals and forks of the worker's process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-# Seconds after which a thread that waits for another one wakes up.
+# Seconds after which a thread that waits for another one wakes up. Python's handler of a signal runs only when the main
+# thread wakes up. The signal itself does not wake the main thread if another thread receives the signal, or if the
+# signal comes right before the wait.
 _CHECK = 0.1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # The functions that hear the signals: one for each worker that was started with handle_signals.
@@ -39,12 +41,10 @@ _masks = threading.local()
 
 
 class WakeEvent:
-    """An event that is cheap to set repeatedly while its thread is busy; the thread's next wait then ends at once.
-
-    It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
-    """
+    """An event that is cheap to set repeatedly while its thread is busy; the thread's next wait then ends at once."""
 
     def __init__(self) -> None:
+        # The only lock, held while the event is not set. A threading.Event has three, with some Python around them.
         self._unset = threading.Lock()
         self._unset.acquire()
 
@@ -163,11 +163,7 @@ class Looper:
 
 
 def join(thread: threading.Thread, left: Callable[[], float]) -> None:
-    """Wait for a thread to end, as long as *left* returns a positive number of seconds.
-
-    This waits in short steps, since Python's handler of a signal runs only when the main thread wakes up. A signal does
-    not end the wait if another thread receives it, or if it comes right before the wait.
-    """
+    """Wait for a thread to end, as long as *left* returns a positive number of seconds."""
     while thread.is_alive() and (wait := left()) > 0:
         thread.join(min(wait, _CHECK))
 
@@ -190,9 +186,9 @@ async def in_thread(work: Callable[[], T]) -> T:
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
-    A supervisor may signal a process and then its whole group, so one stop may come as two signals: for *grace* seconds
-    after the first signal further ones are ignored. At the end of the last such block the program's own signal handlers
-    are put back. If a message's handler forks, they are put back in the new process too, since a signal must end it.
+    A supervisor may signal a process and then its whole group, so one stop may come as two signals. So further signals
+    are ignored for *grace* seconds after the first. The end of the last such block puts the program's own signal
+    handlers back. If a message's handler forks, the new process gets them back too, since a signal must end it.
 
     Raises:
         InvalidArgument: This is not the main thread.

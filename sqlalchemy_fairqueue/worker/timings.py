@@ -44,14 +44,12 @@ class Timings:
         housekeeping_call: A statement of housekeeping is cut only after this, since it may delete many large rows.
         housekeeping_every: Interval of housekeeping, give or take half of it.
         pruned_at_once: Most rows of a kind, or dead letters of a queue, that housekeeping deletes in one transaction.
-        schedules_every: Longest interval of polls for due schedules.
         schedule_again: Delay before a schedule that could not be run is tried again.
-        unanswered_after: Time from an unanswered dequeue, which the server may still execute, to the first lookup of
-            what it took.
+        unanswered_after: Time from an unanswered dequeue to the first lookup of what it took.
         poll_soon: Time to the next poll after a poll that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
-        poll_locked: After a poll that gave nothing the worker pauses, even if a message is due at once. The pause grows
-            with each such poll, to half of this. A message that is due within this time keeps a drain from ending.
+        poll_locked: Half of this is the longest pause after a poll that gave nothing although a message is due. A
+            message that is due within this time keeps a drain from ending.
         poll_drift: A waiting worker polls again after this multiple of its wait so far, since a transaction that began
             before the wait wakes nobody and may have committed meanwhile.
         longest_wait: The longest time for which a wait is registered; a dead worker's wait stays registered so long.
@@ -63,12 +61,8 @@ class Timings:
         longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
-        settle_at_stop: How long a stop may take to settle deliveries.
-        locked_again: Time until a locked message is tried again.
-        may_hold_slot: A delivery that was taken longer ago than this may hold a slot that the worker does not know of,
-            since a limit may have been set after its dequeue.
-        stop_part: How long a stop waits for a thread to end, for each thread that it ends.
-        end_leases: How long a stop waits for the database to end the worker's leases.
+        may_hold_slot: A delivery that was taken longer ago than this may hold a slot that the worker does not know of.
+        stop_part: How long a stop waits for each thread to end.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period, and for the
             present statement of each round.
         signal_again: A second SIGTERM or SIGINT within this time is ignored; a later one ends the process.
@@ -78,8 +72,8 @@ class Timings:
         lease_check: Interval of checks whether a handler in a child process may go on, and whether the worker stops.
         connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: How often the listener checks that its connection lives and that commits notify.
-        answer: How long the answer to that check may take. A call on the heartbeat's connection has this limit too, or
-            one interval of heartbeats if that is longer, unless the call has a limit of its own.
+        answer: How long the listener waits for an answer. Calls on the heartbeat's connection without a limit of their
+            own have this one, or one interval of heartbeats if that is longer.
         backoff_first: First wait after a failure; each further failure doubles it.
     """
 
@@ -210,10 +204,7 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether to register a wait.
-
-        This is so if the last poll gave nothing, few messages come, and no registered wait lasts another interval.
-        """
+        """Return whether the last poll gave nothing, few messages come, and no wait lasts another interval."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:

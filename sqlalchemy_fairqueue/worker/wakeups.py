@@ -1,7 +1,6 @@
 """Wakes a worker's fetcher from other threads; wakes workers, and callers that wait for results, after commits.
 
-A worker registers a wait in the database, polls once more, and then relies on notifications and polls seldom (see
-``timings``). Without notifications it polls more often.
+A worker registers a wait in the database, polls once more, and then mostly relies on notifications (see ``timings``).
 
 All workers of a process and database share one listening connection, and never depend on it alone: each time it comes
 up, they poll once and register their waits anew. While the server's notification queue is more than half full, commits
@@ -46,12 +45,11 @@ if TYPE_CHECKING:
 
 
 class FetchTrigger(WakeEvent):
-    """Everything that makes a worker's fetcher begin a round early.
+    """Everything that makes a worker's fetcher begin a round early. The fetcher sets the attributes.
 
     Attributes:
         refill_at: The executor wakes the fetcher when the buffer has at most this many deliveries; never if it is -1.
-            The fetcher sets it.
-        is_backlogged: Whether the fetcher waits for settlements. The fetcher sets it.
+        is_backlogged: Whether the fetcher waits for settlements.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -311,7 +311,6 @@ class Worker(Front):
                 self._options.log.info("was stopped before it had started")
 
     def _wait(self, draining: Runtime | None) -> None:
-        """Wait for a stop, or until the worker is drained."""
         timings = self._options.timings
         while draining is None or not draining.is_drained():
             if self._asked.wait(timings.signal_check if draining is None else timings.drain_check):
@@ -497,7 +496,6 @@ class AsyncWorker(Front):
                 raise
 
     async def _serve(self, draining: Runtime | None) -> None:
-        """Wait for the end of the worker's life. If the worker drains, stop it once it is drained."""
         life = self._life
         assert life is not None  # noqa: S101 - it has started
         while draining is not None and not self._asked.is_set():

@@ -95,8 +95,7 @@ class Driver(ABC):
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
         """End a driver's connection, whatever its state; by default do nothing, since SQLAlchemy closes it afterwards.
 
-        A driver overrides this if the connection's ``close()`` might only return the connection to a pool of the
-        application. *run* runs a coroutine in the event loop of the connection, if it has one.
+        A driver overrides this if the connection's ``close()`` might only return the connection to a pool.
         """
 
     @abstractmethod
@@ -257,7 +256,6 @@ class LibpqDriver(Driver):
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
-        """Let the connection make its cursors by :meth:`bytes_cursor` until the ``with`` block ends."""
         driver: Any = connection.connection.driver_connection
         factory = driver.cursor_factory
         driver.cursor_factory = partial(self.bytes_cursor, factory)

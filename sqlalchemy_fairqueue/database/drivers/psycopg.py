@@ -128,9 +128,9 @@ def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any
 def pipelined(
     pgconn: Any, bounds: Bounds, statements: Sequence[Given], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
-    """Send statements within *bounds* in one round trip, as a generator that psycopg waits for.
+    """Send statements, between the two parts of *bounds*, in one round trip. psycopg waits for this generator.
 
-    The function adds a result to *answers* for each statement that the server answered, including BEGIN and COMMIT.
+    The generator adds a result to *answers* for each statement that the server answered, including BEGIN and COMMIT.
     """
     before, after = bounds
     pgconn.enter_pipeline_mode()
@@ -210,7 +210,6 @@ async def _awaited(driver: Any, answers: Generator[Any, Any, T]) -> T:
 
 
 def _done(connection: Connection, answer: Any) -> Any:
-    """Return what a method of psycopg returned, awaited on an async connection."""
     return awaited_on(connection, answer) if connection.dialect.is_async else answer
 
 
@@ -232,7 +231,6 @@ class Psycopg(LibpqDriver):
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
-        """Return whether COMMIT can be sent along with statements now; this needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
         return psycopg.Pipeline.is_supported() and bool(driver.pgconn.pipeline_status == PipelineStatus.OFF)
 
@@ -314,7 +312,6 @@ class Psycopg(LibpqDriver):
         commit: bool,
         as_bytes: bool,
     ) -> bool:
-        """Send statements as :meth:`send_past` does, but by psycopg's cursors, which prepare frequent statements."""
         known = [(one.sql, one.for_cursor()) for one in statements if one is not None]
         if len(known) < len(statements):
             return False
@@ -372,11 +369,7 @@ class _Pipeline:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch psycopg's waits in the ``with`` block, and note why the server ends the connection.
-
-        psycopg might forget the reason. If an interrupt ends a wait, cancel the statements and end the connection,
-        since psycopg might otherwise go on to wait.
-        """
+        """Watch psycopg's waits, and note why the server ends the connection, since psycopg might forget the reason."""
         driver = self.driver
         wait = driver.wait
 
@@ -412,10 +405,7 @@ class _Pipeline:
             self.fail(refusal)
 
     def _hear(self, diagnostic: Any) -> None:
-        """Note why the server ends the connection.
-
-        If no statement was sent yet, the server gives the reason in a notice.
-        """
+        """Note why the server ends the connection. The reason comes as a notice if no statement was sent yet."""
         if diagnostic.severity_nonlocalized == "FATAL":
             self.fail(psycopg.errors.lookup(diagnostic.sqlstate)(diagnostic.message_primary))
 

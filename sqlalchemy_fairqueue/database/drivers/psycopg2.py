@@ -28,7 +28,6 @@ class Psycopg2(LibpqDriver):
     name = "psycopg2"
 
     def bytes_cursor(self, factory: Callable[..., Any] | None, *arguments: Any, **options: Any) -> Any:
-        """Make a cursor whose contents are bytes, not memoryviews."""
         made = (factory or extensions.cursor)(*arguments, **options)
         extensions.register_type(_BYTES, made)
         return made

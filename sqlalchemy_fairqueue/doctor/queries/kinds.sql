@@ -1,8 +1,8 @@
 -- By queue and kind, how many messages died within :period microseconds, how many were tried in vain :attempts times or
--- more, how many were given back uncounted as often, and the last line of one of their errors; :queue null is all
--- queues. A message counts as given back if it came back with a delay and without an error. Workers that do not know
--- its kind release it like that; a worker that stops gives messages back without a delay. Reads the dead letters of the
--- period by their index, and the :most oldest messages.
+-- more, how many were given back as often without a counted attempt, and the last line of one of their errors; :queue
+-- null is all queues. A message counts as given back if it came back with a delay and without an error. Workers that do
+-- not know its kind release it like that; a worker that stops gives messages back without a delay. Reads the dead
+-- letters of the period by their index, and the :most oldest messages.
 with deaths as (
   select d.queue, d.kind, count(*) as died, max(d.error) as error
   from fairqueue.fq_queues() q (name)

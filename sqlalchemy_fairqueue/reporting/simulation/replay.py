@@ -80,10 +80,7 @@ class Trace(NamedTuple):
 
 
 def trace_of(history: pa.Table) -> Trace:
-    """Return the trace of a history; raise InvalidArgument if a row occurs twice, or a message is in two channels.
-
-    A clock that was set back is treated as one that stopped.
-    """
+    """Return the trace of a history; raise InvalidArgument if a row occurs twice, or a message is in two channels."""
     message_ids, started = numbers(history, "message_id"), numbers(history, "started_at")
     ids = numbers(history, "id")
     order = np.lexsort((ids, started, message_ids))
@@ -152,14 +149,10 @@ _NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The capacity of a queue's workers.
+    """The capacity of a queue's workers: how many messages they handle at once.
 
-    Attributes:
-        workers: Messages handled at once.
-        backlogged: Microseconds of backlog in which the capacity was measured; zero: none, and *workers* is the most
-            messages that were ever handled at once.
-        least: The capacity in the quarter of that time with the least capacity.
-        greatest: The capacity in the quarter with the greatest.
+    *backlogged* is the time for which it was measured, in microseconds; zero: there was too little backlog. *least* and
+    *greatest* are the capacities in the quarters of that time with the least and the greatest capacity.
     """
 
     workers: float
@@ -172,16 +165,15 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     """Estimate how many messages the workers of a history handle at once while they have enough to do.
 
     The estimate is the mean number of leased messages, weighted by time, over the stretches of backlog. By Little's law
-    (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961), workers / mean duration is then the number of
-    messages that the workers did a second.
+    (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961), this mean divided by the mean duration is the
+    number of messages that the workers did a second.
 
-    - A message counts from the start of its attempt to the end. Attempts that expired or were released do not count,
-      since a worker was killed, or gave back what it had prefetched; such attempts take no worker in a replay either.
-    - A message that waited in a prefetch buffer and was then handled counts from its lease on, since the history does
-      not tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so that
-      the messages done a second are right nevertheless.
-    - A backlog is a time in which at least as many messages wait as were ever leased at once: enough for each worker.
-      With fewer, workers may be idle because a dequeue takes a while.
+    - Attempts that expired or were released do not count. Their worker was killed, or gave back what it had prefetched.
+    - A message counts from its lease to the end of its attempt, even while it waits in a prefetch buffer: the history
+      does not tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so
+      the messages a second are right nevertheless.
+    - A backlog is a time in which at least as many messages wait as were ever leased at once. With fewer, workers may
+      be idle because a dequeue takes a while.
     - A stretch of backlog counts only if at least as many attempts end in it as were ever leased at once. In a shorter
       stretch the workers were about to begin.
     - Waiting messages of a channel at its ``max_concurrency``, or with a rate, do not count, since they may wait for
@@ -358,9 +350,7 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
     """Set what each attempt costs at its delivery, and what its worker reports at its end.
 
-    In a queue that is fair by cost, the whole cost is known at the delivery, as if it had been declared. In a queue
-    that is fair by seconds, a worker reports milliseconds when a handler ends: 0 for a released message, and nothing if
-    the worker is killed.
+    A worker reports 0 for a released message, and nothing if the worker is killed.
     """
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
@@ -396,11 +386,6 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
-    """Return when each attempt was ready, at the latest when it started.
-
-    The first attempt of a message is ready when the message is due. Each later attempt is ready when the delay that was
-    recorded with the attempt before it has passed.
-    """
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]

@@ -6,10 +6,9 @@ starts behind the first ready channel; in the SQL it starts behind the second re
 the first one locked for a second. Here calls take no time, so nothing is locked.
 
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
-fair by seconds, each second costs O(workers).
+fair by seconds, each simulated second also costs O(workers).
 
-All compiled functions are here, because numba compiles a cached function anew only if the function's own file has
-changed. It would not notice a change of a called function in another file.
+Compiled functions call no function of another module: numba's cache would not notice that the other module has changed.
 """
 
 from __future__ import annotations
@@ -178,11 +177,7 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
 
 @compilable
 def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages, first come, first served. Return where they end.
-
-    The next message is the first one of the channel that was ready earliest. A channel is ready when its first message
-    is due and its rate allows it.
-    """
+    """Fill *assigned* from *begin* on with up to *limit* messages, first come, first served. Return where they end."""
     channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
@@ -207,7 +202,6 @@ def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin
 
 @compilable
 def _note(channel: Channel, costs: CostState, number: int) -> None:
-    """Note a channel, so that the next dequeue hears of it."""
     noted = costs.noted
     if channel.is_noted == 0:
         channel.is_noted = 1
@@ -286,10 +280,7 @@ def _mean_cost(mean: int, took: int, count: int) -> int:
 
 @compilable
 def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
-    """Put a channel into the heap of ready channels or of waiting ones.
-
-    A channel without messages, or one that is stopped by its limit, is put into neither heap.
-    """
+    """Put a channel into the ready or the waiting heap; into neither if it has no messages or its limit stops it."""
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
@@ -487,10 +478,7 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
 def _charge_running(
     dispatcher: Dispatcher, costs: CostState, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> None:
-    """Charge channels for handlers that have run for half a second or longer (fq_correct_costs).
-
-    A handler costs its time so far plus two seconds, less what was already charged for the attempt.
-    """
+    """Charge channels for handlers that have run for half a second or longer (fq_correct_costs)."""
     for i in range(1, pool.heap[0] + 1):
         number = pool.heap[i]
         worker = pool.workers[number]
@@ -537,10 +525,7 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record the *count* messages that a worker's dequeue delivered. Return how many of them the worker handles.
-
-    An attempt that occupies no worker has an entry of its own after the workers, until the attempt ends.
-    """
+    """Record the *count* messages that a worker's dequeue delivered. Return how many of them the worker handles."""
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
     handled = 0

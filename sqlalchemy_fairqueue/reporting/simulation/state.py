@@ -32,13 +32,11 @@ class Channel:
     """A channel's policy and state, as in fq_channel_state.
 
     Attributes:
-        max_concurrency: The most messages that may be leased; NEVER: no limit.
         rate_interval: The average time between two messages; zero: no rate.
-        rate_burst: Messages that may come in a row.
         held: Leased messages.
         rate_at: When its rate allows the full burst again.
-        sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. If
-            the discipline is first come, first served: when its first message is due.
+        sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. With
+            first come, first served, it is always the time at which the channel may be ready.
         offset: Where the heap of its messages begins.
         tag: The start tag of its next message; NEVER: none yet.
         tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: a credit.
@@ -94,7 +92,6 @@ class Attempt:
     """An attempt: its recorded durations, and its simulated times.
 
     Attributes:
-        service: Its duration.
         delay: The time from its end until the next attempt is ready; zero: the message keeps its place.
         order: How many messages were delivered before it in the simulation.
         unhandled: 1 if it occupies no worker, since it expired or was released.
@@ -117,8 +114,7 @@ class Attempt:
 class Tag:
     """The place of a channel in a heap sorted by negated start tags, so that the greatest tag is on top.
 
-    The greatest tag is the virtual time while no channel is ready. Only a queue that is fair by seconds needs the heap,
-    since its tags can fall.
+    Only a queue that is fair by seconds needs the heap, since its tags can fall.
     """
 
     sort_key: int = 0
@@ -156,11 +152,8 @@ class Dispatcher(NamedTuple):
     """State of the dispatcher. A heap is an array: its size, then the numbers of its items.
 
     Attributes:
-        messages: All messages of the trace.
-        ready_heap: The ready channels.
         message_heaps: A heap of messages for each channel, one after another.
-        selections: The channels that a pass of a dequeue has selected. Each pass writes over the array, which has as
-            many places as a batch has messages, or as there are channels if these are fewer.
+        selections: The channels that a pass of a dequeue has selected. The next pass writes over them.
         max_concurrency: The limit of the queue; NEVER: none.
     """
 
@@ -179,8 +172,7 @@ class CostState(NamedTuple):
         waiting_heap: The channels that will be ready later.
         merge_heap: The channels that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then the channels.
-        greatest_tag: The greatest start tag so far; not updated with ``fair_by="seconds"``, where corrections lower
-            tags.
+        greatest_tag: The greatest start tag so far; not updated with ``fair_by="seconds"``.
         tags: The start tags of the channels with ``fair_by="seconds"``; *tag_heap* is a heap of them.
         is_timed: Whether the queue has ``fair_by="seconds"``.
     """
@@ -198,14 +190,12 @@ class WorkerPool(NamedTuple):
     """The workers of a simulation, and what they have leased.
 
     Attributes:
-        workers: All *size* workers, and after them an entry for each attempt that occupies none.
+        workers: All *size* workers, and after them an entry for each attempt that occupies no worker.
         heap: The busy entries, by the end of their present message or pause.
-        idle: The idle workers.
         spare: The unused entries after the workers: their number, then the entries.
-        assigned: The leased messages: a batch for each worker, then one for each further entry.
-        batch: The places in *assigned* for each worker: *requested*, for which a dequeue asks, or the number of all
-            messages if that is lower.
-        begin: When the workers begin to dequeue.
+        assigned: The leased messages: *batch* places for each worker, then one place for each further entry.
+        batch: Equal to *requested*, or to the number of all messages if they are fewer.
+        requested: For how many messages a dequeue asks.
         pause: Microseconds of pause for each second of service.
     """
 

@@ -104,11 +104,7 @@ class ChangePartition(InputPartition):
 
 
 class ChangeReader(Follower):
-    """Reads the table ``changes`` as a stream from a replication slot.
-
-    A transaction gives one row for each message that it enqueued, moved, redrove or ended, and none for a message that
-    it both added and ended. The rows are in commit order.
-    """
+    """Reads the table ``changes`` as a stream from a replication slot."""
 
     follows = "changes"
 
@@ -129,11 +125,9 @@ class ChangeReader(Follower):
         self._reached: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the start of a query without a checkpoint: where the replication slot stands."""
         return self._query(lambda connection: self._offset(connection, self._state(connection).confirmed).as_dict())
 
     def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch; the start if there is nothing to read."""
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -173,10 +167,7 @@ class ChangeReader(Follower):
             connection.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Advance the replication slot to an offset, unless it is there already.
-
-        Spark calls this when it will not read anything before the offset again.
-        """
+        """Advance the replication slot to an offset, unless it is there already."""
         reached = change_offset_of(end).lsn
 
         def move(connection: psycopg.Connection) -> None:
@@ -206,13 +197,7 @@ class ChangeReader(Follower):
         return self._offset(connection, passed).as_dict() if passed - first.lsn >= _PASSED_BYTES else start
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
-        """Return the state of the replication slot, after a check that it has all changes after *start*.
-
-        Raises:
-            OriginChanged: *start* is of another history, or ahead of the WAL.
-            DataLoss: The slot lacks changes after *start*. If it was moved past them, failOnDataLoss=false makes this a
-                warning.
-        """
+        """Return the state of the replication slot, after a check that the stream can go on from *start*."""
         found = horizon(connection, installation.quoted)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)

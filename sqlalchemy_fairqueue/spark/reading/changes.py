@@ -191,7 +191,7 @@ class _Transaction:
 
 
 def _end(table: str, columns: Row) -> Row:
-    """Return the columns of a change that tell how a message ended, from the row that its end inserted."""
+    """Return the columns that tell how a message ended. *columns* is the row that its end inserted into *table*."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
     else:

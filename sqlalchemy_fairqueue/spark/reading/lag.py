@@ -1,7 +1,4 @@
-"""Measures the lag of a reader of the history, names the transaction that delays it, and exports the lag of streams.
-
-:class:`LagListener` opens no connection, since a stream reports its lag in its progress (PySpark 4.2 or later).
-"""
+"""Measures the lag of a reader of the history, names the transaction that delays it, and exports the lag of streams."""
 
 from __future__ import annotations
 
@@ -71,7 +68,6 @@ def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> His
     """Return the lag of an offset, from a checkpoint or a query's ``lastProgress["sources"][0]["endOffset"]``.
 
     Args:
-        offset: JSON text or a mapping, as Spark gives it, or an Offset.
         **options: Options of the data source: ``dsn=...`` or ``dsnEnv=...``, ``schema=...``.
 
     Raises:
@@ -112,8 +108,8 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 class StreamLag:
     """The lag that a stream of the history had when a micro-batch was planned. Spark reports it after the micro-batch.
 
-    *read* is how many rows the batch read; *query* is the query's name, or its id. *rows* and the other fields are as
-    in :class:`HistoryLag`, but with 0 instead of None.
+    *read* is how many rows the batch read; *query* is the query's name, or its id. *rows* and the fields after it are
+    as in :class:`HistoryLag`, but with 0 instead of None.
     """
 
     query: str
@@ -127,15 +123,15 @@ class StreamLag:
 
 
 def log_lag(lag: StreamLag) -> None:
-    """Log a lag as one line of JSON, at level INFO."""
+    """Log a lag at level INFO, in one line that ends with its fields as JSON."""
     _log.info("lag of a stream of the history: %s", json.dumps(asdict(lag)))
 
 
 class LagListener(StreamingQueryListener):
     """Calls *export* after each micro-batch, with the lag that the stream of the history had when the batch began.
 
-    If a query reads several histories, there is a call for each. *export* is called in a thread of the driver; by
-    default it logs the lag. Errors of *export* are logged, too.
+    It needs PySpark 4.2 or later, and opens no connection. If a query reads several histories, there is a call for
+    each. *export* is called in a thread of the driver; by default it logs the lag. Errors of *export* are logged, too.
     """
 
     def __init__(self, export: Callable[[StreamLag], None] | None = None) -> None:

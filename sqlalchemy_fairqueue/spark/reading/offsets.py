@@ -68,7 +68,6 @@ class Offset:
 
 
 def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset") -> Offset:
-    """Return the offset with these fields, or raise BadOption."""
     try:
         return Offset(_origin_of(words), Position(int(words["xid"]), int(words["id"])), int(words["pruned"]))
     except (KeyError, TypeError, ValueError):
@@ -92,18 +91,16 @@ def read_offset(text: str, source: str, instead: str = "") -> Offset:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOffset:
-    """A position in the WAL: all transactions whose commits end up to *lsn* were read. Spark writes it as JSON."""
+    """A position in the WAL: transactions whose commits end at *lsn* or before were read. Spark writes it as JSON."""
 
     origin: Origin
     lsn: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields like :meth:`Offset.as_dict`."""
         return asdict(self.origin) | {"lsn": self.lsn}
 
 
 def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
-    """Return the offset with these fields, or raise BadOption."""
     try:
         return ChangeOffset(_origin_of(words), int(words["lsn"]))
     except (KeyError, TypeError, ValueError):
@@ -139,10 +136,7 @@ class Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Raise OriginChanged if the offset is of another history than *found*, or is ahead of *found*.
-
-    Another history is no error if *accepted* names the origin of *found*.
-    """
+    """Raise OriginChanged if the offset is ahead of *found*. Its origin is checked as by :func:`refuse_origin`."""
     refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(

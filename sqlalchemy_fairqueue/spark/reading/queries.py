@@ -75,7 +75,6 @@ def reading_connection(options: ReadOptions, purpose: str) -> Iterator[tuple[psy
 
 
 def prepared_installation(connection: psycopg.Connection, options: ReadOptions) -> Installation:
-    """Set up a new connection for reading, and return its installation."""
     with translated_errors("prepare to read"):
         connection.execute(_SETTINGS)
         return find_installation(connection, options.schema)
@@ -206,10 +205,7 @@ def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Pos
 
 
 def position_after(connection: psycopg.Connection, schema: str, after: Position, rows: int, xmin: int) -> Position:
-    """Return the position of the row that is *rows* rows after the position *after*.
-
-    If transactions below *xmin* recorded fewer rows after it, return the position of their last row.
-    """
+    """Return the position that is *rows* rows beyond *after*, but no later than the last row below *xmin*."""
     values = {"xid": str(after.xid), "id": after.id, "skip": rows - 1, "xmin": str(xmin)}
     found = query(connection, "position_after", values, schema=schema)
     return Position(*found[0]) if found else max(after, last_position(connection, schema, xmin))

@@ -131,8 +131,8 @@ class BatchReader(Shipped, DataSourceReader):
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
             start, end = self._offsets(now, pruned)
-            # ``days`` is widened to whole days, the partitions of the history. There every row meets the condition, so
-            # that an index gives the first and the last row without a search.
+            # ``days`` is widened to whole days, the partitions of the history. In such a partition every row meets the
+            # condition, so that an index gives the first and the last row without a search.
             condition, days = self._condition, finished_condition(self._options, _DAY)
             if self._options.is_incremental:
                 upto = end.position if end else last_position(connection, schema, now.xmin)
@@ -189,7 +189,6 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
     _connection: psycopg.Connection | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the connection; tasks open connections of their own."""
         return self.__dict__ | {"_connection": None}
 
     def stop(self) -> None:
@@ -228,7 +227,6 @@ class StreamReader(Follower):
         self._reached: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the start of a query without a checkpoint."""
         asked = self._options.starting_offsets or EARLIEST
         if asked not in (EARLIEST, LATEST):
             return read_offset(asked, "option startingOffsets").as_dict()

@@ -271,10 +271,7 @@ def _publications(slot: str) -> tuple[str, str]:
 
 
 def _statements(slot: str, schema: str, made: Collection[str] = ()) -> str:
-    """Return the statements that make a slot and its publications.
-
-    The publications that *made* names exist already, as on a promoted standby, and are not made again.
-    """
+    """Return the statements that make a slot and its publications. Publications in *made* exist already."""
     *publications, last = changes_setup(slot, schema)
     missing = [one for name, one in zip(_publications(slot), publications, strict=True) if name not in made]
     return "; ".join([*missing, last])

@@ -66,7 +66,7 @@ class Table:
     """A table as Spark sees it, and how the server reads it. The table of changes, read from the WAL, has only columns.
 
     Attributes:
-        source: The table in the from clause, where ``{schema}`` is the quoted schema; *joins* is the rest of it.
+        source: The table in the from clause; ``{schema}`` is the quoted schema. *joins* is the rest of the clause.
         key: The expression by whose value rows are split among tasks.
         queue: The expression of the queue's name; *channel* is that of the channel's name.
     """
@@ -256,10 +256,7 @@ def _expression(column: Column, base: Column | None) -> str:
 
 
 def _base(column: Column, columns: Sequence[Column]) -> Column | None:
-    """Return the earlier column that ``column.since`` names, if it is read too.
-
-    The server then sends only the difference of the two instants, which has fewer digits.
-    """
+    """Return the earlier column that ``column.since`` names, if it is read too."""
     return next((one for one in columns if one.name == column.since), None)
 
 

@@ -1,5 +1,4 @@
--- The number of rows of the history after a position that transactions before xmin recorded. Counting
--- ends at the parameter most.
+-- Counts the rows of the history after a position that transactions before xmin recorded, up to the parameter most.
 select count(*)
 from (
   select

@@ -1,4 +1,5 @@
--- The tables that their publication does not publish as a stream needs it.
+-- The tables that their publication lacks, or whose inserts or deletes it does not publish. Deletes of the history are
+-- not needed.
 select t.name
 from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
 where not exists (

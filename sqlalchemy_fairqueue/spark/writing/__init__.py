@@ -52,11 +52,9 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """Enqueues a frame, all rows or none."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage the rows of one task, unless Spark is creating a table of them."""
         return _TableCreated() if _creates_table() else self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge the rows of the successful task attempts, or raise BadOption if Spark is creating a table of them."""
         if any(isinstance(one, _TableCreated) for one in messages):
             raise BadOption(
                 "format fairqueue creates no tables, since nobody could read them; nothing was enqueued; write "
@@ -73,7 +71,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         return self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Merge the rows of the successful task attempts, unless the micro-batch was merged before."""
         self._load.merge(_all(messages), batchId)
 
 
@@ -127,7 +124,9 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
     Raises:
         BadOption, BadFrame: Before any task has started.
         BadRows: Rows have bad values; up to ten are shown.
-        KeyStands, ChannelFull, StageIncomplete, PipelineError: Nothing was enqueued.
+        KeyStands, ChannelFull, StageIncomplete: Nothing was enqueued.
+        PipelineError: The load failed. If a connection was lost meanwhile, it is unknown whether the rows were
+            enqueued: run the load again with its *job_id*.
     """
     try:
         settings = WriteOptions(**options)

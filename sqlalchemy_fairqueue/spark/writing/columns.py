@@ -218,7 +218,6 @@ class Columns:
         return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
 
     def _constants(self) -> dict[str, Any]:
-        """Return the values of the columns that the frame lacks, which all rows share."""
         found = {"kind": self.kind} | ({"max_attempts": self.max_attempts} if self.max_attempts else {})
         return {name: value for name, value in found.items() if name not in self.indexes}
 
@@ -291,7 +290,6 @@ def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
 
 
 def column_name(given: str) -> str:
-    """Return the name of a column, which may be given in any case, or raise BadFrame."""
     name = given.lower()
     if name not in COLUMNS:
         raise BadFrame(unknown("column", given, COLUMNS, "; put others in payload"))
@@ -299,7 +297,6 @@ def column_name(given: str) -> str:
 
 
 def _check_json_type(kind: types.DataType, path: str) -> None:
-    """Refuse types that cannot be encoded as JSON, at any depth."""
     if isinstance(kind, types.StructType):
         for field in kind.fields:
             _check_json_type(field.dataType, f"{path}.{field.name}")

@@ -57,7 +57,8 @@ class LoadResult:
     """The result of a load.
 
     Attributes:
-        merged: Whether this run enqueued the load; if not, an earlier run enqueued it, and the counts are that run's.
+        merged: Whether this run enqueued the load. If not, the counts are those of an earlier run, or of an earlier try
+            of this run that committed and then lost its connection.
         messages: Good rows of the frame.
         duplicates: Skipped rows whose key another message or row had.
         dropped: Rows for full channels that drop messages.
@@ -182,10 +183,9 @@ class Load:
     def _merge_once(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
         """Enqueue the staged rows once, in one transaction, after transactions that create their channels.
 
-        Try again for two minutes after an error that may pass, such as a lost connection, a lock timeout or a deadlock.
-        After a lost connection it is unknown whether the commit succeeded; the next try finds out, since a merge
-        records its job. If an error is raised, nothing was enqueued, unless the error says that the connection was
-        lost.
+        After an error that may pass, such as a lost connection, a lock timeout or a deadlock, tries go on for two
+        minutes. A merge records its job, so a try finds out whether an earlier one committed before its connection was
+        lost. If this raises an error, nothing was enqueued, unless a try lost its connection.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()
@@ -247,13 +247,11 @@ class Load:
                 self._delete_rejects(stage)
 
     def _delete_rejects(self, stage: Stage) -> None:
-        """Delete rejected rows that tasks have written, and nobody has published."""
         if self.options.rejects_path is not None:
             with contextlib.suppress(OSError, pa.ArrowException, BadOption):
                 RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def _merged_before(self) -> LoadResult | None:
-        """Return the result of another run that has merged the job; None if there is none, or the job is a stream's."""
         with contextlib.closing(connect(self.options, "load", autocommit=True)) as connection:
             return committed(connection, self.installation, self.options.queue, self.job_id)
 
@@ -364,7 +362,6 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
 
 
 def _is_transient(error: Exception) -> bool:
-    """Return whether the same merge may succeed a little later."""
     cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
     # A server is unreachable while it restarts.
     return isinstance(error, Unreachable) or is_away(cause) or is_serialization_failure(cause)

@@ -1,7 +1,6 @@
 """Writes rejected rows to ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
-The folder is named after the load and, in a stream, its batch, so that a repeated load replaces its own files and no
-others.
+The folder is named after the load and, in a stream, its batch, so that a repeated load replaces only its own files.
 Tasks write to a folder of their run that readers ignore. Before the driver merges, it moves the files of successful
 task attempts to the load's folder, so that the rejected rows of a merged load are always there.
 """
@@ -36,16 +35,13 @@ _SPECIAL = re.compile(r"[\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """The rejected rows of one run, which has a unique name, below the folder or URI that the user named."""
+    """The rejected rows of one run. *path* is the folder or URI that the user gave, *run* the run's unique name."""
 
     path: str
     run: str
 
     def publish(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
-        """Replace the files in the load's folder by those of the successful task attempts.
-
-        *attempts* has Spark's id of the task attempt for each partition.
-        """
+        """Replace the files in the load's folder by those of *attempts*, the successful task attempts by partition."""
         files, root = file_system(self.path)
         names = {"schema": schema, "queue": queue, "job_id": job_id}
         folder = "/".join((root, *(f"{name}={_escaped(value)}" for name, value in names.items())))

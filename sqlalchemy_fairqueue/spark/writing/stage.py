@@ -62,11 +62,7 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
-    """Drop the table if its lock is free within seconds; otherwise leave it to a later load.
-
-    A task that Spark has given up may still be copying to the table. The next load of the job drops the table, or any
-    load after staging_ttl.
-    """
+    """Drop the table. If a task that Spark has given up is still copying to the table, leave it to a later load."""
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         _drop(connection, stage, _DROP_WAIT)
 
@@ -82,10 +78,7 @@ def _stages(connection: psycopg.Connection, installation: Installation, function
 
 
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
-    """Drop tables of other runs of a merged job, except tables in use; return the dropped ones.
-
-    The tables existed before the merge, so their runs, dead or not, have nothing left to merge.
-    """
+    """Drop tables of other runs of a merged job, except tables in use; return the dropped ones."""
     dropped = []
     for stage in stages:
         with contextlib.suppress(psycopg.Error):
@@ -164,7 +157,6 @@ def _copy_all_but_refused(
 
 
 def _is_about_a_row(error: psycopg.Error) -> bool:
-    """Return whether a row's values are the cause: invalid data, a violated constraint or an exceeded limit."""
     return (error.sqlstate or "")[:2] in _ABOUT_A_ROW
 
 

@@ -43,7 +43,7 @@ def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payl
     """Return a frame to enqueue with ``payload_format="json"``: its payloads are JSON documents.
 
     A file of format ``csv`` has names in its first line, and one task reads it whole; ``json`` has an object on each
-    line. With *json_payload*, a text payload is a JSON document, and otherwise becomes a JSON string.
+    line. With *json_payload*, a text payload is a JSON document. Without *json_payload*, it becomes a JSON string.
     """
     whole = file_format == "csv"
     texts = spark.read.text(path, wholetext=whole).selectExpr("_metadata.file_path", "cast(value as binary)")
@@ -96,7 +96,6 @@ def _by_name(names: list[str], fields: list[str]) -> Row:
 
 
 def _json(json_payload: bool, text: str) -> Iterator[Row]:  # noqa: FBT001
-    """Yield the row of a line; nothing for a blank line."""
     if not text.strip():
         return
     try:
