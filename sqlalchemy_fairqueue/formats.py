@@ -37,7 +37,7 @@ def format_duration(duration: timedelta) -> str:
     """Format a duration in two units (``3d 04h``, ``12m 05s``), or below a minute in one (``3.2s``, ``250ms``)."""
     seconds = duration.total_seconds()
     sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
-    if seconds < 1:
+    if round(seconds, 3) < 1:
         return f"{sign}{seconds * 1000:.0f}ms"
     if round(seconds, 1) < _SECONDS["m"]:
         return f"{sign}{seconds:.1f}s"

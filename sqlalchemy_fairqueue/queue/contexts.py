@@ -265,7 +265,7 @@ class Context:
 
     def with_session(self, session: Any, resources: Mapping[str, Any] | None = None) -> Context:
         """Return a copy of the context with this session, and with these resources if they are given."""
-        return Context(self._held, session, resources or self._resources)
+        return Context(self._held, session, self._resources if resources is None else resources)
 
     def check(self) -> None:
         """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler must not go on."""

@@ -215,5 +215,5 @@ def _check_exceptions(what: str, classes: object) -> None:
 
 
 def _check_number(what: str, value: object, least: float, most: float) -> None:
-    if not isinstance(value, (int, float)) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise InvalidArgument(f"{what} is {value!r:.80}; give a number from {least} to {most}")

@@ -81,6 +81,7 @@ def test_a_rate_beyond_the_clock() -> None:
     [
         (timedelta(), "0ms"),
         (timedelta(milliseconds=250), "250ms"),
+        (timedelta(microseconds=999_600), "1.0s"),
         (timedelta(seconds=3.21), "3.2s"),
         (timedelta(seconds=59.96), "1m 00s"),
         (timedelta(minutes=12, seconds=5), "12m 05s"),
