@@ -192,7 +192,11 @@ class _Comparison:
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Return whether to leave an operation out: ours makes the table, or the table exists and was hidden."""
+        """Return whether to leave Alembic's operation out.
+
+        It is left out if an operation of ours makes the table, or if the database has the table although Alembic did
+        not see it, such as behind the user's ``include_name``.
+        """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False

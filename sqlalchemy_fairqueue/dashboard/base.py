@@ -1,4 +1,4 @@
-"""The base of all pages: finds out who asks, renders what every page has, and reads the tenants of tables."""
+"""The base of all pages: finds out who asks, renders what every page has, and reads the tenants that pages list."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """The seconds for which readings of tenants are kept: a part of *keep*, so that no reason is older."""
+        """The seconds for which a reading of tenants is kept. A page made of it is kept too, both within *keep*."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:

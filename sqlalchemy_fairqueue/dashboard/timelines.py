@@ -125,7 +125,7 @@ def _going_on(message: MessageDetails, now: datetime, *, recorded: bool) -> Iter
     if message.deliveries and message.delivered_at is not None and (message.consumer is not None or not recorded):
         again = f", the {message.deliveries}. time" if message.deliveries > 1 else ""
         yield Step(message.delivered_at, f"delivered{again}")
-    if message.returned_at is not None and not recorded:
+    if message.deliveries and message.returned_at is not None and not recorded:
         yield Step(message.returned_at, "came back undone")
     if message.consumer is not None:
         expires_at = message.expires_at or now

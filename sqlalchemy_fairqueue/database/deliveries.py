@@ -245,7 +245,7 @@ def heartbeat(
 ) -> list[ExtendedLease]:
     """Extend leases, unless they are lost, to run for *lease* from now. Return each with its cancelled messages.
 
-    A lease that does not cover one of *tokens* any more is lost.
+    A lease that lacks any of the deliveries *tokens* is lost, so give these with one lease only.
     """
     rows = target.call(
         "fq_heartbeat",

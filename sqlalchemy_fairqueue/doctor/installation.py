@@ -35,7 +35,7 @@ class Unusable(Exception):
 
 
 def is_unreachable(error: DBAPIError) -> bool:
-    """Return whether the server was not reached, or has ended the connection."""
+    """Return whether the server was not reached, refused the connection, or has ended it."""
     state = sqlstate_of(error)
     return error.connection_invalidated or state.startswith(_UNREACHABLE) or (not state and error.statement is None)
 

@@ -363,11 +363,11 @@ class Admin(Facet[QueueBase]):
         before: AuditEntry | datetime | None = None,
         limit: int = 100,
     ) -> list[AuditEntry]:
-        """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
+        """Return recorded actions on the queue, at most *limit* (1 to 10,000), the newest first.
 
         Without *channel* and *message_id* these include actions on the installation, such as on shared limits. With one
-        of them the call reads all actions on the queue down to the last that it returns. *before* is the last action of
-        the previous page, or a time (aware): earlier actions are returned.
+        of them the call is slower, since it also reads the actions that do not match, down to the oldest one that it
+        returns. *before* is the last action of the previous page, or a time (aware): earlier actions are returned.
         """
         check_names(channel=channel)
         if message_id is not None:

@@ -1,7 +1,8 @@
 """The base class of ``Queue``: its name, schema and defaults, the types of verbs, and how verbs reach the database.
 
 Each verb is written once, as a sync method. On an async target, ``_perform``, ``_ask`` and ``on`` return a coroutine
-instead of the result. The decorators of this module tell this to type checkers, and do nothing at run time.
+instead of the result, except that ``_perform`` only records the work on an AsyncSession. The decorators of this module
+tell this to type checkers, and do nothing at run time.
 """
 
 from __future__ import annotations

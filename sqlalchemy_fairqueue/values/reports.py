@@ -610,8 +610,9 @@ class MessageDetails:
         behind: The message of its ordering key that goes before it, or the dead letter that holds this ordering key
             (``on_dead="hold"``). None: it goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
-        delivered_at: When it was last delivered. None: never, or the queue records no history.
-        returned_at: When it last came back to its channel. None: never, or the queue records no history.
+        delivered_at: When the consumer that holds it got it. None: nobody holds it, or the queue recorded no history.
+        returned_at: When it last came back to its channel, or was brought forward. None: never since it was enqueued or
+            replaced.
         max_attempts: The message becomes a dead letter after this many attempts, or sooner by its kind's retry policy.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled and a consumer still holds it.

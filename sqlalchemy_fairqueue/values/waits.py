@@ -93,7 +93,7 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield about how much more each bound of a shared limit allows, and the reason of a wait for this bound."""
+    """For each bound of a shared limit, yield roughly how much more it allows, and the reason of a wait for it."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:

@@ -121,7 +121,7 @@ class Listener(ABC):
     """
 
     def listen(self, application_name: str) -> None:
-        """Begin to listen; *application_name*, without quotes, is shown in pg_stat_activity."""
+        """Begin to listen. pg_stat_activity shows *application_name*, which must not contain a quote."""
         # In UTF-8, since payloads of notifications are compared as texts, and the engine may have another encoding.
         self._execute("set client_encoding to 'UTF8'")
         self._execute(f"set application_name to '{application_name}'")

@@ -128,7 +128,7 @@ def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any
 def pipelined(
     pgconn: Any, bounds: Bounds, statements: Sequence[Given], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
-    """Send statements, between the two parts of *bounds*, in one round trip. psycopg waits for this generator.
+    """Send statements, between the two parts of *bounds*, in one round trip. psycopg's ``wait`` runs this generator.
 
     The generator adds a result to *answers* for each statement that the server answered, including BEGIN and COMMIT.
     """
@@ -345,8 +345,8 @@ def _cursor(driver: Any) -> Any:
 class _Pipeline:
     """The cursors of statements and a COMMIT in pipeline mode, and the error that ended them.
 
-    COMMIT is sent as a statement like the others, since psycopg's ``commit()`` would wait for ever in a pipeline: it
-    waits for results before the last megabytes of a statement are sent.
+    COMMIT is sent as a statement like the others. After a statement of megabytes, psycopg's ``commit()`` could wait for
+    ever in a pipeline: it waits for results although the end of the statement is not sent yet.
     """
 
     def __init__(self, driver: Any, cursor: Callable[[Any], Any]) -> None:

@@ -49,8 +49,8 @@ class Scenario:
             first by the channel's mean, then each second while a handler runs, and exactly at the end.
         workers: Messages handled at once by all workers; may be a fraction. Default: the capacity that the history
             shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the recorded workers
-            prefetch, durations contain the time in their buffers: then give multiples of the capacity on the report's
-            page, not numbers of handlers.
+            prefetch, durations contain the time in their buffers: then give a multiple of the capacity that the
+            report's page shows, not a number of handlers.
         batch: Messages that a worker dequeues at once and handles one after another. More than one shows how
             prefetching affects fairness.
         max_concurrency: The limit of the queue. None: no limit.
