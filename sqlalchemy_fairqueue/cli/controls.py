@@ -143,10 +143,10 @@ def purge(
     by: By = None,
     yes: Yes = False,
 ) -> Result:
-    """Delete the messages of a channel that no consumer holds, for good, also those that wait for another attempt. Asks, unless --yes is given.
+    """Delete the messages of a channel that no consumer holds, for good. Asks, unless --yes is given.
 
-    The question says how many messages meet all conditions. For a tenant that leaves, use 'fairqueue erase', which also
-    deletes the rest of its data.
+    Messages that wait for another attempt are deleted too. The question says how many messages meet all conditions. For
+    a tenant that leaves, use 'fairqueue erase', which also deletes the rest of its data.
     """
     such = str(which)
     with open_queue(options) as (installation, queue):
