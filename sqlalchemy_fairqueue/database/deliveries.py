@@ -109,13 +109,12 @@ class SetAside(NamedTuple):
     """A row that was set aside because dequeues could not handle it.
 
     Attributes:
-        message_id: None if the state row of a channel, or the dispatch row of the queue, was rebuilt.
-        channel_id: None if the dispatch row of the queue was rebuilt.
-        outcome: "dead": the message is a dead letter; "paused": its channel is paused; "mended": the state was rebuilt.
+        message_id: None if the state of the channel could not be updated.
+        outcome: "dead": the message is a dead letter; "paused": its channel is paused.
     """
 
     message_id: int | None
-    channel_id: int | None
+    channel_id: int
     outcome: str
     reason: str
 

@@ -261,5 +261,5 @@ def _repeated_states(context: CheckContext) -> Iterator[Finding]:
 
 
 def _several(context: CheckContext, repair: str, message: str, values: Mapping[str, Any]) -> Finding:
-    remedy = f"somebody has inserted rows; {REPAIR} makes the state anew"
+    remedy = f"somebody has inserted rows; {REPAIR} keeps the newest"
     return Finding("states", Level.PROBLEM, message, remedy, values, pasted(repair, context.schema))

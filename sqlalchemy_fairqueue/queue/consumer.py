@@ -40,20 +40,13 @@ log = logging.getLogger("sqlalchemy_fairqueue.queue")
 
 _OUTCOMES = {
     "dead": "is a dead letter now",
-    "paused": "stays, and its channel is paused; cancel or mend it, then resume the channel",
-    "mended": "is made anew",
+    "paused": "stays, and the channel is paused; cancel or mend it, then resume the channel",
 }
 _MOST_REASON = 150
 _CHUNKS = 5
 # How many leases to remember: several, for callers that alternate between a long and a short lease.
 _LEASES = 4
 _SHARED = ("queue", "lease", "holds_slot", "is_timed", "keeps_result")
-
-
-def _what(found: SetAside) -> str:
-    if found.message_id is not None:
-        return f"message {found.message_id}"
-    return "state of the queue" if found.channel_id is None else f"state of channel {found.channel_id}"
 
 
 class Consumer:
@@ -151,7 +144,7 @@ class Consumer:
                 "queue %s: a dequeue failed: %s; %s %s: %s",
                 clean(self._target.queue),
                 clean(problem),
-                _what(one),
+                f"channel {one.channel_id}" if one.message_id is None else f"message {one.message_id}",
                 _OUTCOMES[one.outcome],
                 clean(shortened(one.reason, _MOST_REASON)),
                 extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},

@@ -311,7 +311,7 @@ _SPOILT = [
     Mutation(
         "a good message is set aside",
         "fq_set_channel_aside",
-        "fairqueue.fq_try_channel(p_channel_id, array[v_row]::tid[], array[message_id]::bigint[], p_now);",
+        "fairqueue.fq_try_messages(array[v_row]::tid[], array[message_id]::bigint[]);",
         "'it is a suspect';",
     ),
     Mutation(

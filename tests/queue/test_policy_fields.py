@@ -72,24 +72,6 @@ def test_every_way_in(queue: Queue, engine: Engine) -> None:
     )
 
 
-def test_a_repair_brings_every_field_into_its_bounds(queue: Queue, engine: Engine, database: Database) -> None:
-    """A repaired channel can be configured again, whatever its columns held; the error names a field that is left."""
-    extremes = {
-        "integer": ("-2147483648", "2147483647"), "bigint": ("-9223372036854775808", "9223372036854775807"),
-        "boolean": ("false", "true"), "text": ("''", "repeat('x', 100000)"),
-    }  # fmt: skip
-    columns = database.rows(
-        "select attname as name, format_type(atttypid, null) as kind from pg_attribute"
-        " where attrelid = 'fq_channel_state'::regclass"
-    )
-    queue.configure_channel(engine, "a", EVERYTHING)
-    for extreme in (0, 1):
-        written = [f"{one.name} = {extremes[one.kind][extreme]}" for one in columns if one.name in _COLUMNS]
-        database.execute(f"update fq_channel_state set {', '.join(written)}")
-        assert database.value("select fq_repair_channel('documents', channel_id) from fq_channel_state")
-        database.execute("select fq_configure_channel('documents', 'a', '{}')")
-
-
 def test_every_way_out(queue: Queue, engine: Engine) -> None:
     """Stats and models tell every field."""
     queue.configure_channel(engine, "a", EVERYTHING)

@@ -1,5 +1,9 @@
--- For queues with more than one dispatch row, make one row anew. False: a consumer was at work there; run it again.
-select fairqueue.fq_repair_queue(s.queue)
-from fairqueue.fq_queue_state s
-group by s.queue
-having count(*) > 1
+-- Keep the newest of several dispatch rows of a queue.
+delete from fairqueue.fq_queue_state s
+where s.ctid <> (
+  select n.ctid
+  from fairqueue.fq_queue_state n
+  where n.queue = s.queue
+  order by n.row_version desc, n.ctid desc
+  limit 1
+)

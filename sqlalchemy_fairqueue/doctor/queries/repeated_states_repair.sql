@@ -1,5 +1,9 @@
--- For channels with more than one state row, make one row anew.
-select fairqueue.fq_repair_channel(s.queue, s.channel_id)
-from fairqueue.fq_channel_state s
-group by s.queue, s.channel_id
-having count(*) > 1
+-- Keep the newest of several state rows of a channel.
+delete from fairqueue.fq_channel_state s
+where s.ctid <> (
+  select n.ctid
+  from fairqueue.fq_channel_state n
+  where n.channel_id = s.channel_id
+  order by n.row_version desc, n.ctid desc
+  limit 1
+)

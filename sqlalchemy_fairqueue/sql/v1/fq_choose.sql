@@ -3,11 +3,12 @@
 -- channel, in ready order: states: its row; limited: its messages hold a slot of it; estimates: what a message costs
 -- that names no cost. givers: positions of the channels that fq_charge has to move; gots, charges, next_heads: what
 -- fq_charge gets for each. By message: its row, and in ords the position of its channel. bytes: of all messages
--- together; passed: others have some of the first p_width ready channels locked, and fewer are left; skip: p_skip and,
--- if others have some messages locked or some wait for their ordering keys, those chosen here; is_cut: as fq_cut_batch;
--- is_full: as fq_fit_costs. followed: a channel just got changed values of its plan: choose again; null: none is ready.
--- Guarantees: no message starts later than an unlocked one that these channels keep, nor than one of a channel that was
--- not locked here, nor, if passed, beyond bound_tag.
+-- together; passed: this call has locked fewer than p_width channels, though the ready order has more; skip: p_skip
+-- and, if others have some messages locked or some wait for their ordering keys, those chosen here; is_cut: as
+-- fq_cut_batch, or fq_hold_back has moved its most; is_full: as fq_fit_costs. followed: a channel just got changed
+-- values of its plan: choose again; null: none is ready.
+-- Guarantees: no message starts later than an unlocked one that these channels keep, nor than one of a channel behind
+-- these, nor, if passed, beyond bound_tag.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(
@@ -118,13 +119,11 @@ begin
   ) l;
   if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
     -- The next pass goes on behind messages that others have locked or that wait for others of their ordering key.
-    perform fairqueue.fq_hold_back(
+    is_cut := fairqueue.fq_hold_back(
       p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
-    )
-    where v_behind is not null;
+    ) >= 1000;
     skip := p_skip || case when is_full is null then v_ids else array(select v_ids[n] from unnest(v_fits) n) end;
     is_full := is_full and coalesce(cardinality(v_locked), 0) = coalesce(cardinality(v_fits), 0);
-    is_cut := false;
     select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n]), array_agg(v_ids[n])
     into rows, ords, v_costs, v_sizes, v_ids
     from unnest(v_locked) n;

@@ -3,9 +3,8 @@
 -- Guarantees: until the transaction ends nobody else draws from these limits. Of queues that a limit holds back, none
 -- gets ahead of another by more than its own part, in messages or, if the limit's rate is in cost or it has a
 -- max_cost_out, in cost: two queues that always have messages get equal parts. Others may use what a queue leaves.
--- Slots of queues that nobody consumes any more are taken back; bad rows of these queues are set aside.
--- Locks: the states of the limits for no key update, and those of fq_attend, fq_set_leases_aside and fq_repair_queue,
--- all skip locked: it waits for none.
+-- Slots of queues that nobody consumes any more are taken back.
+-- Locks: the states of the limits for no key update, and those of fq_attend, all skip locked: it waits for none.
 -- Index: fq_limit_pkey, fq_lease_expires_ix; those of fq_limit_members and fq_attend. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_draw_room(
@@ -111,10 +110,8 @@ begin
         end if;
       exception
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-          -- A bad row must not stop this queue: do what a consumer of its own queue would.
-          perform
-          from fairqueue.fq_set_leases_aside(v_abandoned, v_now);
-          perform fairqueue.fq_repair_queue(v_abandoned);
+          -- A bad row of another queue must not stop this one.
+          null;
       end;
     end loop;
   end loop;

@@ -1,11 +1,11 @@
 -- fq_hold_back: move messages that must wait for others of their ordering keys to the end of their channels, until
 -- fq_let_go moves them back. p_ords: positions in p_channels of the channels to look at, from their heads on; p_depth:
 -- how many due messages of each. Returns how many were moved.
--- Guarantees: a signal of each key tells the dispatcher to look again, since what was found may have changed by the
--- commit. The caller has the state rows of the channels locked.
+-- Guarantees: at most 1,000 are moved, since a long line of one key must not hold up a call. A signal of each key tells
+-- the dispatcher to look again, since what was found may have changed by the commit. The caller has the state rows of
+-- the channels locked.
 -- Locks: the messages, for no key update, skip locked. Index: fq_message_ready_ix, fq_message_ordering_ix; rows by
--- ctid.
--- Errors: none.
+-- ctid. Errors: none.
 create function fairqueue.fq_hold_back(
   p_queue text, p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_ords integer[], p_depth integer,
   p_now bigint
@@ -31,6 +31,7 @@ begin
     ) m
     cross join lateral fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id) g
     where not g.goes
+    limit 1000
   ),
   locked as materialized (
     select x.ctid as row

@@ -1,12 +1,12 @@
 -- fq_make_channels: make those of the named channels of a queue that are missing.
--- Guarantees: none of them is marked to be forgotten any more, and one that has lost its state row has one again. A new
--- channel has one identity row and one state row, with the first of: the queue's default plan, which it follows; the
--- queue's defaults; p_policy (fields as fq_changed_policy takes them; null: without limits).
--- Locks: first use of a channel waits for another transaction that is making the same one, or its state row; names are
--- taken in COLLATE "C" order.
--- Index: fq_channel_queue_name_key, fq_plan_pkey. Errors: QF001 for a bad policy, or a name that is empty or longer
--- than 512 bytes; 40001 under REPEATABLE READ and SERIALIZABLE when another transaction made the channel since the
--- snapshot.
+-- Guarantees: none of them is marked to be forgotten any more. A new channel has one identity row and one state row,
+-- with the first of: the queue's default plan, which it follows; the queue's defaults; p_policy (fields as
+-- fq_changed_policy takes them; null: without limits).
+-- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in
+-- COLLATE "C" order.
+-- Index: fq_channel_queue_name_key, fq_plan_pkey. Errors: QF001 for a bad policy, a name that is empty or longer than
+-- 512 bytes, or a channel whose state row somebody has deleted; 40001 under REPEATABLE READ and SERIALIZABLE when
+-- another transaction made the channel since the snapshot.
 create function fairqueue.fq_make_channels(p_queue text, p_names text[], p_policy jsonb default null)
 returns void
 language plpgsql
@@ -18,8 +18,8 @@ declare
   v_rows tid[];
   v_states fairqueue.fq_channel_state[];
   v_channel_id bigint;
+  v_name text;
   v_is_lost boolean;
-  v_lost bigint[];
   v_plan text;
   v_revision bigint;
 begin
@@ -33,8 +33,8 @@ begin
   );
 
   -- Wait for a transaction that deletes the channel; it is made anew below.
-  for v_channel_id, v_is_lost in
-    select c.id, s.channel_id is null
+  for v_channel_id, v_name, v_is_lost in
+    select c.id, w.name, s.channel_id is null
     from unnest(v_names) w(name)
     cross join lateral fairqueue.fq_find_channel(p_queue, w.name::text) c
     left join lateral fairqueue.fq_newest_state(c.id::bigint) s on true
@@ -43,12 +43,9 @@ begin
     order by w.name collate "C"
   loop
     if v_is_lost then
-      -- Wait for a transaction that makes the row, too: a new statement sees it.
-      update fairqueue.fq_channel c
-      set name = c.name
-      where c.id = v_channel_id;
-      v_lost := v_lost || v_channel_id;
-      continue;
+      raise exception 'channel % of queue % has no state row', fairqueue.fq_shown(v_name), fairqueue.fq_shown(p_queue)
+        using errcode = 'QF001',
+          hint = 'somebody has deleted it: insert it again, and a signal that names the first message of the channel';
     end if;
     update fairqueue.fq_channel_state s
     set row_version = s.row_version + 1,
@@ -75,18 +72,7 @@ begin
   added as (
     insert into fairqueue.fq_channel_state as s (channel_id, queue, used_at)
     select m.id, p_queue, fairqueue.fq_now()
-    from (
-      select m.id
-      from made m
-      union all
-      select l.id
-      from unnest(v_lost) l(id)
-      where not exists (
-          select
-          from fairqueue.fq_channel_state s
-          where s.channel_id = l.id
-        )
-    ) m
+    from made m
     returning s.ctid as row, jsonb_populate_record(s.*, v_policy) as state
   )
   select array_agg(a.row), array_agg(a.state) into v_rows, v_states
@@ -95,7 +81,5 @@ begin
   where v_policy <> fairqueue.fq_changed_policy(null::jsonb, null::jsonb, 'policy'::text);
   perform fairqueue.fq_write_policies(p_queue, v_rows, v_states, true::boolean)
   where num_nonnulls(v_rows) = 1;
-  perform fairqueue.fq_repair_channel(p_queue, l.id)
-  from unnest(v_lost) l(id);
 end
 $$;

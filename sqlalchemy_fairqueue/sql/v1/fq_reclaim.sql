@@ -1,8 +1,9 @@
 -- fq_reclaim: take up to p_limit messages back whose lease has expired, and delete expired leases that hold nothing
 -- more. Returns how many messages.
 -- Guarantees: a message keeps its place in its channel, and its attempt counts. After max_attempts it becomes a dead
--- letter; if it cannot become one, it goes back, and a consumer ends it. A message that was cancelled is deleted. Slots
--- are freed by signals. A message that a completing transaction has locked is passed by.
+-- letter; if it cannot become one, it goes back, and a consumer ends it; if it cannot go back, it is set aside. A
+-- message that was cancelled is deleted. Slots are freed by signals. A message that a completing transaction has locked
+-- is passed by.
 -- Locks: leases for update skip locked (a dequeue has its own lease locked for key share), messages for update skip
 -- locked. Never waits.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
@@ -22,6 +23,8 @@ declare
   v_dead_ids bigint[];
   v_dead_rows tid[];
   v_dead_reasons text[];
+  v_reasons text[];
+  m record;
 begin
   -- Leases whose messages are all locked by completing transactions must not hide the leases behind them: go on until a
   -- message is taken.
@@ -67,32 +70,43 @@ begin
       ) m
       limit p_limit
     ) x;
-    perform fairqueue.fq_return_messages(
-      p_queue, v_ids, v_rows, null::bigint[], null::text[], 0::integer, 'expired'::text
-    );
-    if v_dead_ids is not null then
-      begin
-        perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null::text[]);
-      exception
-        -- A dead letter has the id of a message already, since a sequence was set back, or no letter can hold the
-        -- message. Every dequeue of the queue would fail: bury the messages one by one.
-        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-          for v_i in 1..cardinality(v_dead_ids) loop
-            begin
-              perform fairqueue.fq_bury_messages(
-                p_queue, v_dead_ids[v_i:v_i]::bigint[], v_dead_rows[v_i:v_i]::tid[], v_dead_reasons[v_i:v_i]::text[],
-                null::text[]
+    begin
+      perform fairqueue.fq_return_messages(
+        p_queue, v_ids, v_rows, null::bigint[], null::text[], 0::integer, 'expired'::text
+      );
+      perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null::text[]);
+    exception
+      when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+        -- Every dequeue of the queue would fail: take the messages back one by one.
+        v_reasons := array_fill(null::text, array[coalesce(cardinality(v_ids), 0)]) || v_dead_reasons;
+        for m in
+          select u.*
+          from unnest(v_ids || v_dead_ids, v_rows || v_dead_rows, v_reasons) u(id, row, reason)
+        loop
+          begin
+            perform fairqueue.fq_bury_messages(
+              p_queue, array[m.id]::bigint[], array[m.row]::tid[], array[m.reason]::text[], null::text[]
+            )
+            where m.reason is not null;
+          exception
+            -- A dead letter has its id, since a sequence was set back, or no letter can hold it.
+            when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+              null;
+          end;
+          begin
+            perform fairqueue.fq_return_messages(
+              p_queue, array[m.id]::bigint[], array[m.row]::tid[], null::bigint[], null::text[], 0::integer,
+              'expired'::text
+            );
+          exception
+            when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+              perform fairqueue.fq_set_message_aside(
+                p_queue, m.id::bigint, m.row::tid,
+                format('set aside, for its lease cannot be taken back: %s', left(sqlerrm, 1000))
               );
-            exception
-              when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-                perform fairqueue.fq_return_messages(
-                  p_queue, v_dead_ids[v_i:v_i]::bigint[], v_dead_rows[v_i:v_i]::tid[], null::bigint[], null::text[],
-                  0::integer, 'expired'::text
-                );
-            end;
-          end loop;
-      end;
-    end if;
+          end;
+        end loop;
+    end;
 
     delete from fairqueue.fq_lease l
     using unnest(v_leases) u(id)

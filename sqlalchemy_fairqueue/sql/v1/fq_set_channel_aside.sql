@@ -1,5 +1,5 @@
--- fq_set_channel_aside: try what a dequeue of p_limit messages does with a ready channel, and take out of the way what
--- fails: its state row is made anew, or messages are set aside, up to the first one that pauses the channel. Returns
+-- fq_set_channel_aside: try what a dequeue of p_limit messages does with a ready channel. A channel whose state cannot be
+-- updated is paused; messages with which it fails are set aside, up to the first one that pauses the channel. Returns
 -- rows as fq_set_aside.
 -- Guarantees: a good message is left as it is. If somebody else has the channel locked, nothing is done: a dequeue
 -- passes it by as well.
@@ -21,15 +21,31 @@ begin
   if not found then
     return;
   end if;
-  reason := fairqueue.fq_try_channel(p_channel_id, null::tid[], null::bigint[], p_now);
-  if reason is not null then
-    if fairqueue.fq_repair_channel(p_queue, p_channel_id) then
-      outcome := 'mended';
-      reason := format('its state cannot be updated: %s', left(reason, 1000));
+  begin
+    perform fairqueue.fq_charge(
+      p_queue, array[s.ctid]::tid[], array[1]::integer[], array[1]::integer[], array[1]::bigint[],
+      array[p_now]::bigint[], array[s.head_message_id]::bigint[], true::boolean, p_now,
+      null::fairqueue.fq_queue_state, true::boolean
+    )
+    from fairqueue.fq_channel_state s
+    where s.channel_id = p_channel_id;
+    raise exception using errcode = 'QF099', message = 'it is undone';
+  exception
+    when sqlstate 'QF099' then
+      null;
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+      outcome := 'paused';
+      reason := format('its state cannot be updated: %s', left(sqlerrm, 1000));
+      update fairqueue.fq_channel_state s
+      set row_version = least(s.row_version, 4611686018427387903) + 1,
+        paused_at = p_now,
+        problem = reason,
+        ready_tag = null,
+        due_at = null
+      where s.channel_id = p_channel_id;
       return next;
-    end if;
-    return;
-  end if;
+      return;
+  end;
   -- A dequeue reaches what stands behind messages that wait for others of their ordering keys.
   begin
     perform fairqueue.fq_hold_back(
@@ -52,14 +68,14 @@ begin
     limit p_limit + 1
     for update skip locked
   ) l;
-  if fairqueue.fq_try_channel(p_channel_id, v_rows, v_ids, p_now) is null then
+  if fairqueue.fq_try_messages(v_rows, v_ids) is null then
     return;
   end if;
   for v_row, message_id in
     select u.row, u.id
     from unnest(v_rows, v_ids) u(row, id)
   loop
-    reason := fairqueue.fq_try_channel(p_channel_id, array[v_row]::tid[], array[message_id]::bigint[], p_now);
+    reason := fairqueue.fq_try_messages(array[v_row]::tid[], array[message_id]::bigint[]);
     if reason is not null then
       reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
       outcome := fairqueue.fq_set_message_aside(p_queue, message_id, v_row, reason);

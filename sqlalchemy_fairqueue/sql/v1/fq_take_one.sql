@@ -21,7 +21,7 @@ declare
   v_tag bigint;
   v_opens_at bigint;
 begin
-  for v_try in 0..8 loop
+  for v_try in 0..3 loop
     update fairqueue.fq_message m
     set lease_id = p_lease_id,
       attempts = m.attempts + 1,

@@ -1,20 +1,11 @@
--- fq_try_channel: the error by which a dequeue at p_now cannot take messages of a channel together; null: it can.
--- Without messages: the error by which it cannot update the channel's state row.
+-- fq_try_messages: the error by which a dequeue cannot take these messages together; null: it can.
 -- Guarantees: it changes nothing. All of each message is read, and written as a text.
--- Locks: only rows that the caller holds. Index: fq_channel_state_newest_ix, fq_message_pkey; messages by ctid.
--- Errors: none of the rows'.
-create function fairqueue.fq_try_channel(p_channel_id bigint, p_rows tid[], p_ids bigint[], p_now bigint)
+-- Locks: only rows that the caller holds. Index: fq_message_pkey; messages by ctid. Errors: none of the rows'.
+create function fairqueue.fq_try_messages(p_rows tid[], p_ids bigint[])
 returns text
 language plpgsql
 as $$
 begin
-  perform fairqueue.fq_charge(
-    s.queue, array[s.ctid]::tid[], array[1]::integer[], array[1]::integer[], array[1]::bigint[],
-    array[p_now]::bigint[], array[s.head_message_id]::bigint[], true::boolean, p_now,
-    null::fairqueue.fq_queue_state, true::boolean
-  )
-  from fairqueue.fq_channel_state s
-  where s.channel_id = p_channel_id;
   update fairqueue.fq_message m
   set lease_id = 1,
     attempts = m.attempts + 1,
