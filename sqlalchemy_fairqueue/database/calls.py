@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Dialect, Pool, TextClause, TextualSelect, Two
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.drivers import Driver, NumberedStatement, driver_of, driver_of_dialect
+from sqlalchemy_fairqueue.database.drivers import Driver, NumberedStatement, driver_of, driver_of_dialect, set_options
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql.files import signature
@@ -143,7 +143,9 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
     if shape.columns is None:
         columns = [
-            f"pg_catalog.convert_to({name}, 'UTF8') as {name}" if shape.readable and type_ == "text" else name
+            f"pg_catalog.convert_to(cast({name} as text), 'UTF8') as {name}"
+            if shape.readable and type_ in {"text", "jsonb"}
+            else name
             for name, type_ in found.columns.items()
         ]
     if shape.each:
@@ -238,7 +240,7 @@ class Call(NamedTuple):
         """
         driver = driver_of(connection)
         if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):
-            connection.execution_options(isolation_level="AUTOCOMMIT")
+            set_options(connection, isolation_level="AUTOCOMMIT")
         try:
             parameters = self.clause.encoded(driver, self.parameters)
             if parameters.get("notify") and not can_notify(connection):
@@ -338,6 +340,8 @@ def _columns(columns: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Se
 def _reader(name: str, type_: str) -> Callable[[Any], Any] | None:
     if type_ == "text":
         return _text
+    if type_ == "jsonb":
+        return json.loads
     if type_.endswith("[]"):
         return fields_of_columns if name == "overridden" else tuple
     if type_ == "bigint" and name.endswith(_INSTANTS):

@@ -16,7 +16,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.calls import ALONE, is_in_autocommit
-from sqlalchemy_fairqueue.database.drivers import driver_of
+from sqlalchemy_fairqueue.database.drivers import driver_of, set_options
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
         connection.commit()
         # A lambda, since SQLAlchemy cannot keep weak references to the listeners themselves.
         event.listen(connection, "begin", lambda begun: dispatch.engine_connect(begun))  # noqa: PLW0108
-    return connection.execution_options(**options)
+    return set_options(connection, **options)
 
 
 class _ReadCommitted(OptionEngine):
@@ -180,7 +180,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
             elif calls_only and driver.passes_sqlalchemy:
                 connection.execution_options(**ALONE)
             elif not is_in_autocommit(connection):
-                connection.execution_options(isolation_level="AUTOCOMMIT")
+                set_options(connection, isolation_level="AUTOCOMMIT")
             result = work(connection)
             connection.commit()
             return result

@@ -1,5 +1,6 @@
 """Every verb does on an async engine what it does on a sync one."""
 
+import asyncio
 import re
 from collections.abc import Generator
 from dataclasses import fields, is_dataclass
@@ -8,8 +9,9 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Engine, create_engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+import pytest
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
@@ -162,3 +164,32 @@ def _next(steps: Steps, answer: object) -> tuple[Any, ...]:
         return steps.send(answer)
     except StopIteration:
         return ()
+
+
+async def test_a_cancelled_call_leaves_its_connection_as_it_was(queue: Queue, database: Database) -> None:
+    """The next transaction on it can be rolled back."""
+    engine = create_async_engine(database.url, pool_size=1, max_overflow=0)
+    await queue.stats(engine)
+    database.execute("create table written (id integer)")
+    for call in queue.enqueue(engine, channel="a", payload=1), queue.stats(engine), queue.dequeue(engine):
+        # psycopg gives up control between two steps if its last wait was some milliseconds ago.
+        database.execute("select pg_sleep(0.01)")
+        task = asyncio.ensure_future(call)
+        asyncio.get_running_loop().call_soon(task.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with AsyncSession(engine) as session:
+            await session.execute(text("insert into written values (1)"))
+            await session.rollback()
+        assert database.value("select count(*) from written") == 0
+    await engine.dispose()
+
+
+def test_an_engine_that_reads_json_in_its_own_way(queue: Queue, database: Database) -> None:
+    """Policies are read as they are written."""
+    engine = create_engine(database.url, json_deserializer=lambda _: None)
+    queue.plans.configure(engine, "gold", weight=3)
+    queue.configure_channel(engine, "a", weight=2)
+    assert [one.policy.weight for one in queue.channels(engine)] == [2]
+    assert [one.policy.weight for one in queue.plans.list(engine)] == [3]
+    engine.dispose()

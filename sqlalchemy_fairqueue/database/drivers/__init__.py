@@ -9,13 +9,13 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement
+from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement, set_options
 from sqlalchemy_fairqueue.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["Driver", "Listener", "NumberedStatement", "driver_of", "driver_of_dialect"]
+__all__ = ["Driver", "Listener", "NumberedStatement", "driver_of", "driver_of_dialect", "set_options"]
 
 _CLASSES = {"psycopg": "Psycopg", "psycopg2": "Psycopg2", "asyncpg": "Asyncpg"}
 

@@ -24,6 +24,19 @@ _COMMITS_NOTIFY = (
 )
 
 
+def set_options(connection: Connection, **options: Any) -> Connection:
+    """Set options of a connection.
+
+    If an async call is cancelled meanwhile, the connection is ended: it may have the new isolation, which SQLAlchemy
+    would not know and so would not reset when the pool gets the connection back.
+    """
+    try:
+        return connection.execution_options(**options)
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
 class NumberedStatement(NamedTuple):
     """A statement with numbered parameters (``$1``), as text and in UTF-8."""
 

@@ -21,6 +21,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
+from sqlalchemy_fairqueue.database.drivers import base
 from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, NumberedStatement, RunInLoop, SocketListener
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ class Psycopg(LibpqDriver):
             return True
         if not driver.autocommit:
             # Otherwise psycopg's cursor would begin a transaction.
-            connection.execution_options(isolation_level="AUTOCOMMIT")
+            base.set_options(connection, isolation_level="AUTOCOMMIT")
         cursor = raw_cursor(driver)
         [(sql, values)] = known
         _done(connection, cursor.execute(sql, values, binary=as_bytes))
