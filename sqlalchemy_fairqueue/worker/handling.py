@@ -369,9 +369,11 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
             return decisions
         finally:
             guard(session, None)
+            # The connection keeps the check, and the errors' tracebacks would keep the connection.
+            check.failures.clear()
             if isinstance(made, AsyncSession):
-                # A cancelled commit must not leave its connection behind.
-                await_only(asyncio.shield(made.close()))
+                # A cancelled commit must not leave its connection behind. An eager task would begin in this greenlet.
+                await_only(asyncio.shield(asyncio.Task(made.close())))
             else:
                 made.close()
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from sqlalchemy import Engine, event, text
@@ -246,3 +248,25 @@ async def test_what_fails_in_the_flush_fails_within_the_middleware(
     send(engine, queue, 1, max_attempts=1)
     worker = await serve(handle, tell)
     assert (worker.stats.buried, seen) == (1, ["IntegrityError"])
+
+
+async def test_nothing_is_kept_of_a_statement_that_failed(serve: Serve, engine: Engine, queue: Queue) -> None:
+    """Neither the handler's frame nor its session outlives the call, also if the handler has caught the error."""
+
+    class Large:
+        """What a handler has loaded."""
+
+    kept: WeakSet[Large] = WeakSet()
+
+    def fail(delivery: Delivery, session: Session, _: Context) -> None:
+        large = Large()
+        kept.add(large)
+        write_effect(session, delivery)
+        with contextlib.suppress(DBAPIError), session.begin_nested():
+            session.execute(text("select 1 / 0"))
+
+    send(engine, queue, 1)
+    worker = await serve(fail)
+    assert worker.stats.completed == 1
+    gc.collect()
+    assert list(kept) == []
