@@ -75,7 +75,7 @@ class Executor(ABC):
 
     def close(self) -> None:
         """End the thread of time limits and all child processes, after a stop."""
-        self._time_limits.end()
+        self._time_limits.end(self._options.timings.leave_thread)
         self._children.close()
 
     def begin_stop(self) -> None:
@@ -432,8 +432,9 @@ class TaskExecutor(Executor):
                 return
             self.occupied[held] = self.running[held] = self._options.clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
-            # A new context, since this may run in the context of a handler whose thread has just ended.
-            task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
+            # A new context, since this may run in the context of a handler whose thread has just ended. Not by the
+            # loop's factory, which might begin the task before it is noted.
+            task = self._tasks[held] = asyncio.Task(self._call(held), loop=self._loop, name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
 
     def _cancel(self, held: HeldDelivery) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.installation import check_installed, check_writable, read_version
 from sqlalchemy_fairqueue.errors import StartError, WorkerError
 from sqlalchemy_fairqueue.queue.handlers import LifespanFunction, follow_dead, lifespan_of
@@ -70,8 +71,9 @@ class HealthCheck:
         self._options = options
         timings = replace(options.timings, connect=_ANSWER_SECONDS)
         self._connection = DedicatedConnection(replace(options, timings=timings), within=_ANSWER_SECONDS)
-        # One question at a time, however many probes come: probes that waited for the question take its answer.
-        self._lock = threading.Lock()
+        # One question at a time, however many probes come: probes that waited for the question take its answer. The
+        # program's signal handler may call stop(), and so close(), in the thread that asks.
+        self._lock = threading.RLock()
         self._answered_at = -math.inf
         self._problems: list[str] = []
 
@@ -82,6 +84,10 @@ class HealthCheck:
     def unanswered(self) -> list[str]:
         """Return why the database does not serve the worker; an empty list if it does."""
         came_at = monotonic()
+        if isinstance(self._options.engine, AsyncEngine):
+            with contextlib.suppress(RuntimeError):
+                asyncio.get_running_loop()
+                raise WorkerError("health() would block the event loop; await asyncio.to_thread(worker.health)")
         with self._lock:
             if self._answered_at < came_at:
                 self._problems = []
@@ -310,15 +316,15 @@ class Runtime:
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
-        self.settler.end()
+        self.settler.end(self._options.timings.settle_at_stop, self.settler.connection)
         for part in self._rounds:
             part.stop()
-        self._looper.end()
+        self._looper.end(self._options.timings.end_leases, self._connection)
 
     def _make_looper(self) -> Looper:
         options, timings, beat = self._options, self._options.timings, self._options.beat
         # A limit of its own, since nobody else cuts calls on this connection, and during a call no lease is extended.
-        connection = DedicatedConnection(options, within=max(beat, timings.answer))
+        connection = self._connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = duties.Heartbeat(connection, options, self.queues, self.executor.interrupt)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)

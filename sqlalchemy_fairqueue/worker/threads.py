@@ -13,16 +13,16 @@ import threading
 import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.connection import begun_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType, TracebackType
 
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
@@ -120,11 +120,14 @@ class Looper:
         self._stopping = True
         self.event.set()
 
-    def end(self) -> None:
-        """Stop, and wait up to ``timings.stop_part`` seconds for the thread to end."""
+    def end(self, seconds: float, connection: DedicatedConnection | None = None) -> None:
+        """Stop, and wait for the thread to end; after *seconds* cut its call on *connection*, and leave it soon."""
         self.stop()
-        until = self.options.clock() + self.options.timings.stop_part
+        until = self.options.clock() + seconds
         join(self.thread, lambda: until - self.options.clock())
+        if connection is not None:
+            connection.cut_if_stuck(0.0)
+            join(self.thread, lambda: until + self.options.timings.leave_thread - self.options.clock())
 
     def wake_by(self, at: float) -> None:
         """Make all duties due now if none is due by *at*. Any thread may call it."""
@@ -172,14 +175,20 @@ async def in_thread(work: Callable[[], T]) -> T:
     """Call *work* in a daemon thread, and await it in the running loop."""
     context = contextvars.copy_context()
 
-    def run() -> T:
+    def run() -> tuple[T | None, BaseException | None]:
         try:
-            return context.run(work)
-        except StopIteration as error:
-            # The future of a loop cannot take a StopIteration.
-            raise RuntimeError(f"the handler raised {said(error) or type(error).__name__}") from error
+            return context.run(work), None
+        except BaseException as error:  # noqa: BLE001 - raised below
+            # The future of a loop would raise another exception instead of some, without the handler's traceback.
+            return None, error
 
-    return await asyncio.wrap_future(begun_in_thread(run, "fairqueue-handler"))
+    result, error = await asyncio.wrap_future(begun_in_thread(run, "fairqueue-handler"))
+    if error is None:
+        return cast("T", result)
+    try:
+        raise error
+    finally:
+        del error
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.worker import runtime
 from sqlalchemy_fairqueue.worker.options import WorkerOptions
 from sqlalchemy_fairqueue.worker.threads import in_thread
@@ -115,11 +116,22 @@ def test_a_database_that_takes_no_writes(handled: Queue, database: Database) -> 
 
 
 async def test_an_async_worker(handled: Queue, async_engine: AsyncEngine) -> None:
-    """The same in an event loop, asked from another thread."""
+    """The same in an event loop, asked from another thread: the loop itself could not go on while it waits."""
     worker = AsyncWorker(async_engine, handled, housekeeping=False)
     async with worker:
+        with pytest.raises(WorkerError, match=r"await asyncio\.to_thread\(worker\.health\)"):
+            worker.health()
         assert (await in_thread(worker.health)).ready
     assert (await in_thread(worker.health)).problems == ("it stops, or has stopped",)
+
+
+def test_a_stop_while_it_asks(handled: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program's signal handler may stop the worker in the thread that asks for its health."""
+    worker = Worker(engine, handled, housekeeping=False)
+    monkeypatch.setattr(runtime, "check_writable", lambda _: worker.stop())
+    with worker:
+        worker.health()
+        assert worker.health().problems == ("it stops, or has stopped",)
 
 
 def test_threads_that_ended_and_handlers_that_hang(start: StartWorker, handled: Queue) -> None:

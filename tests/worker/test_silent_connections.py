@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from time import monotonic
 
 import pytest
 from sqlalchemy import Engine, create_engine, event
@@ -52,6 +53,28 @@ async def test_an_async_worker(queue: Queue, engine: Engine, database: Database,
             await auntil(lambda: is_empty(database), "it works")
             proxy.fall_silent()
     await own.dispose()
+
+
+def test_a_stop_does_not_wait_for_it(queue: Queue, engine: Engine, proxy: Proxy) -> None:
+    """What cannot be settled is left, whether a call is stuck or a connection is being made."""
+    at_work, go_on = threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery) -> None:
+        at_work.set()
+        go_on.wait()
+
+    send(engine, queue, 1)
+    own = create_engine(proxy.url)
+    worker = retimed(Worker(own, queue, housekeeping=False), settle_at_stop=0.3, end_leases=0.1, leave_thread=0.1)
+    worker.start()
+    at_work.wait()
+    proxy.fall_silent()
+    go_on.set()
+    began = monotonic()
+    worker.stop()
+    assert monotonic() - began < worker._options.timings.connect / 2
+    own.dispose()
 
 
 def _connection(engine: Engine | AsyncEngine, queue: Queue, connect: float = 30.0) -> DedicatedConnection:

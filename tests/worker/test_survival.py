@@ -1,13 +1,16 @@
 """Threads of a worker: none ends before its worker stops, whatever is raised in it."""
 
+import asyncio
 import logging
+import sys
 import threading
+from concurrent.futures import CancelledError
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, NullPool, create_engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
@@ -183,6 +186,45 @@ async def test_a_handler_that_stops_iterations(
     send(engine, queue, 1)
     async with AsyncWorker(async_engine, queue, retry=RetryPolicy(first=timedelta())):
         await auntil(lambda: is_empty(database), "it is tried again")
+
+
+@pytest.mark.parametrize("raised", [TimeoutError, CancelledError])
+async def test_errors_that_futures_replace(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, raised: type[Exception]
+) -> None:
+    """A plain function in a thread of an AsyncWorker fails with what it raised, with its frames and its cause."""
+
+    @queue.handler()
+    def handle_in_thread(_: Delivery) -> None:
+        raise raised("the other side is slow") from LookupError("its name is missing")
+
+    send(engine, queue, 1)
+    policy = RetryPolicy(max_attempts=1, retry_on=(Exception,))
+    async with AsyncWorker(async_engine, queue, retry=policy) as worker:
+        await auntil(lambda: worker.stats.buried, "it has failed")
+    error = database.value("select error from fq_dead_letter")
+    assert "in handle_in_thread" in error
+    assert "its name is missing" in error
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio.eager_task_factory came with Python 3.12")
+async def test_eager_tasks(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """An AsyncWorker works in a loop that begins tasks at once."""
+
+    @queue.handler("session")
+    async def fail(_: Delivery, session: AsyncSession) -> None:
+        await session.execute(text("select 1 / 0"))
+
+    @queue.handler("cancel")
+    async def cancel(_: Delivery) -> None:
+        raise asyncio.CancelledError
+
+    for kind in "session", "cancel":
+        send(engine, queue, *range(6), kind=kind, max_attempts=1)
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined, unused-ignore]
+    async with AsyncWorker(async_engine, queue, concurrency=2) as worker:
+        await auntil(lambda: worker.stats.buried == 12, "all have failed")
+    asyncio.get_running_loop().set_task_factory(None)
 
 
 def test_a_generator_in_disguise(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
