@@ -50,7 +50,7 @@ class Enqueue:
         key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, at most 65,536 bytes as PostgreSQL writes it. The codec
             does not encode it.
-        max_attempts: A failing message becomes a dead letter after this many attempts. None: as many as the queue says.
+        max_attempts: A failing message becomes a dead letter after this many attempts. None: ``Queue(max_attempts=)``.
         on_duplicate: What happens if another message has the key. "skip": nothing is added; the receipt names the other
             message. "raise": the enqueue raises DuplicateMessage. "replace": the other message keeps its id and
             enqueued_at and takes everything else from the new message; its attempts start from zero. With a delay this

@@ -4,7 +4,7 @@
 -- and nothing was done); state: its new contents; must_note: they must be kept; heard, seen, has_more, moved, spread_in.
 -- Guarantees: until the transaction ends no other call makes a channel ready, so ready_floor rises to the first ready
 -- channel. A channel that becomes ready starts behind the first one or, while none is ready, behind the greatest tag;
--- if the first one has stood still for a second, behind the second one.
+-- if the first one has stood still for a second, behind the second one; or at its own tag if that is greater.
 -- Locks: the newest version of the dispatch row for no key update, and those of its steps, all skip locked: it waits for
 -- none. Index: fq_queue_state_newest_ix, those of its steps. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).

@@ -2,8 +2,8 @@
 -- fq_attend and fq_queue_room fill in the fields that are empty here. state: the dispatch row; epoch: of the server.
 -- is_signalled, has_expired, has_promotions, is_due, has_plans: there are unheard signals, expired leases, due
 -- promotions, channels whose time has come, changed plans that some of their channels lack; has_work: any of these.
--- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. fq_choose
--- tells which calls take nothing beyond it; null: no channel is ready, or the first one has stood still for a second:
+-- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. fq_choose_one
+-- and fq_choose tell which calls take nothing beyond it; null: no channel is ready, or the first one has stood still for a second:
 -- its holder may keep it for long. is_held_back: a shared limit without a rate is used up, and knows that the queue
 -- waits; must_attend: fq_attend has something to do, or messages may go that it must count; may_note: the dispatch row
 -- was last written more than 10 ms ago.

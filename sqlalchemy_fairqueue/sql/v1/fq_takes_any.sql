@@ -1,7 +1,7 @@
 -- fq_takes_any: whether an insert alone may add messages without a key to a channel: it has no max_backlog, no
 -- max_payload_bytes and no mark to be forgotten, and raises no priorities with time. Otherwise fq_add_message is
--- needed. p_prioritised: messages may have priorities, and the caller's insert does not compute their positions from
--- priority_aging; that of fq_enqueue does, and passes false.
+-- needed. p_prioritised: messages may have priorities, and the caller's insert ignores priority_aging. fq_enqueue passes
+-- false, since its insert reads it.
 -- Guarantees: one expression, which the planner inlines. Its callers pin the search_path.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_takes_any(p_state fairqueue.fq_channel_state, p_prioritised boolean)

@@ -1,8 +1,8 @@
 -- fq_count_stage: count the messages that a bulk load has staged: without a key (plain), with one (keyed), and with one
--- in a bounded channel (keyed_bounded). A channel is bounded if its messages need more than an insert (fq_takes_any),
--- or some have a priority and are due later. bounded: the ids of these channels. By channel: names, ids; plains: its
--- messages without a key; leasts: when the first of these is due. is_ordered: some message has an ordering key.
--- p_stage: what to select the messages from; p_dequeue_at: when a message s is due; both in SQL.
+-- in a bounded channel (keyed_bounded). Here a channel counts as bounded if its messages need more than an insert
+-- (fq_takes_any), or some have a priority and are due later. bounded: the ids of these channels. By channel: names,
+-- ids; plains: its messages without a key; leasts: when the first of these is due. is_ordered: some message has an
+-- ordering key. p_stage: what to select the messages from; p_dequeue_at: when a message s is due; both in SQL.
 -- Guarantees: p_messages messages are staged, and their channels are there.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF006 there are not so many; QF001
 -- a channel is not there.

@@ -1,5 +1,6 @@
 -- The dispatch row of a queue: one live row, made by its first delivery or its first limit. A call that hears the
--- signals of the queue has it locked until its transaction ends; others pass it by, and nobody waits for it.
+-- signals of the queue has it locked until its transaction ends; other dequeues pass it by, and only a change of the
+-- queue's limits waits for it.
 -- heard_below, heard_open: the last complete hearing has heard all signals of transactions below heard_below, but for
 -- those in heard_open, which were open. ready_floor, ready_channel: the ready order begins there or later; still_since:
 -- since when that place has not moved. due_floor: a channel with an earlier due_at has an unheard signal. lease_floor:
