@@ -8,7 +8,8 @@
 -- one larger message goes alone. Nothing of a paused queue or channel goes. A channel gives messages by (dequeue_at,
 -- id). Each moves its channel's start tag by its cost, or by 1 if the queue is fair by messages, divided by the weight.
 -- A call for one message, or one that gets fewer channels than it wants, since others have some, takes nothing beyond
--- bound_tag of fq_look: such calls serve together in the order in which one would. If nothing is due, or the queue is at its limit, it writes nothing.
+-- bound_tag of fq_look: such calls serve together in the order in which one would. If nothing is due, or the queue is at
+-- its limit, it writes nothing.
 -- Locks: those of its steps, all skip locked. Only the first delivery of a queue or server may wait, for 5 ms a lock. If
 -- another transaction has the dispatch row of a queue with a limit, it takes nothing and is due again in 10 ms. READ
 -- COMMITTED, in a transaction of its own: while one that attends is open, no other hears signals.
