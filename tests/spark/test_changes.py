@@ -301,6 +301,9 @@ def test_wal_without_changes_is_passed(
     while not (batch := follower.batch()):
         pass
     assert len(batch) == 1
+    report = follower.reader.reportLatestOffset()
+    assert report is not None
+    assert report["unread_bytes"] <= report["kept_bytes"]
     state = slot_state(kernel.connection, slot_name, "public")
     assert state.confirmed >= begun + (1 << 16)
 
