@@ -102,7 +102,7 @@ begin
             when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
               perform fairqueue.fq_set_message_aside(
                 p_queue, m.id::bigint, m.row::tid,
-                format('set aside, for its lease cannot be taken back: %s', left(sqlerrm, 1000))
+                format('set aside, for its lease cannot be taken back: %s', left(sqlerrm, 1000))::text
               );
           end;
         end loop;
