@@ -74,10 +74,12 @@ class HealthCheck:
         # One question at a time, however many probes come: probes that waited for the question take its answer. The
         # program's signal handler may call stop(), and so close(), in the thread that asks.
         self._lock = threading.RLock()
+        self._closed = False
         self._answered_at = -math.inf
         self._problems: list[str] = []
 
     def close(self) -> None:
+        self._closed = True
         with self._lock:
             self._connection.close()
 
@@ -97,6 +99,8 @@ class HealthCheck:
                 except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
                     self._problems = [f"the database does not serve it: {type(error).__name__}: {logged(error)}"]
                 self._answered_at = monotonic()
+                if self._closed:
+                    self._connection.close()
             return self._problems
 
     def _ask(self, connection: Connection) -> None:
@@ -316,7 +320,7 @@ class Runtime:
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
-        self.settler.end(self._options.timings.settle_at_stop, self.settler.connection)
+        self.settler.end(self._options.timings.stop_settling, self.settler.connection)
         for part in self._rounds:
             part.stop()
         self._looper.end(self._options.timings.end_leases, self._connection)

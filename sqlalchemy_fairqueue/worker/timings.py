@@ -62,6 +62,7 @@ class Timings:
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
         may_hold_slot: A delivery that was taken longer ago than this may hold a slot that the worker does not know of.
+        stop_settling: How long a stop lets the last settlement run before it cuts the call.
         leave_thread: How long a stop waits for a thread to end whose call it has cut.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period, and for the
             present statement of each round.
@@ -111,6 +112,7 @@ class Timings:
     lock_timeout: float = 0.2
     locked_again: float = 1.0
     may_hold_slot: float = 1.0
+    stop_settling: float = 15.0
     leave_thread: float = 2.0
     end_leases: float = 2.0
     stop_dequeue: float = 1.0

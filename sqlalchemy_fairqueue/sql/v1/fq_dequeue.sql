@@ -129,7 +129,12 @@ begin
       v_bytes := v_bytes - coalesce(c.bytes, 0);
       v_skip := c.skip;
       holds_slots := true = any (c.limited) or holds_slots is true;
-      v_stop := case when c.is_full then 'full' when c.is_cut or v_bytes <= 0 then 'cut' when c.passed then 'passed' end;
+      -- A channel behind a long line of an ordering key does not keep the others from their turns.
+      v_stop := case
+        when c.is_full then 'full'
+        when c.is_cut and (num_nonnulls(c.rows) = 1 or v_pass > 2) or v_bytes <= 0 then 'cut'
+        when c.passed then 'passed'
+      end;
     end if;
     v_left := l.room - v_got;
     v_stop := coalesce(v_stop, case when v_pass = 31 then 'again' end);

@@ -131,36 +131,7 @@ begin
   where t.queue = p_queue
     and t.channel = p_channel;
   if left_over = 0 then
-    -- Signals would keep the channel from being forgotten where no consumer hears them: apply those that free no slots
-    -- of the queue. fq_purge_channel has locked the state row. A message that came since has its signal still.
-    with heard as (
-      delete from fairqueue.fq_signal g
-      where g.queue = p_queue
-        and g.channel_id = v_channel_id
-        and g.queue_freed = 0
-        and not exists (
-          select
-          from fairqueue.fq_message m
-          where m.channel_id = v_channel_id
-            and m.lease_id is null
-        )
-      returning g.added, g.freed, g.freed_cost
-    )
-    update fairqueue.fq_channel_state s
-    set row_version = s.row_version + 1,
-      backlog = s.backlog + t.added,
-      current_concurrency = s.current_concurrency - t.freed,
-      current_cost = s.current_cost - t.freed_cost,
-      configured = false,
-      paused_at = null,
-      problem = null,
-      forget_xid = pg_current_xact_id()
-    from (
-      select coalesce(sum(h.added), 0) as added, coalesce(sum(h.freed), 0) as freed,
-        coalesce(sum(h.freed_cost), 0) as freed_cost
-      from heard h
-    ) t
-    where s.channel_id = v_channel_id;
+    perform fairqueue.fq_mark_erased(p_queue, v_channel_id);
   end if;
 end
 $$;
