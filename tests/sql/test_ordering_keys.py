@@ -250,7 +250,7 @@ def test_a_long_key_hides_nobody(kernel: Kernel) -> None:
 
 @LIMITS
 def test_a_very_long_key_holds_up_no_call(kernel: Kernel, limit: int) -> None:
-    """A call moves a bounded number of messages out of the way, gives what other channels have, and is due again."""
+    """A call moves a bounded number of messages out of the way; other channels are served, and it goes on with the next."""
     _send(kernel, *["k"] * 5000, None)
     _send(kernel, None, None, channel="b")
     moved, taken = [0], list[int]()
@@ -258,8 +258,7 @@ def test_a_very_long_key_holds_up_no_call(kernel: Kernel, limit: int) -> None:
         taken += _ids(kernel.dequeue(limit).hands)
         moved.append(kernel.value("select count(*) from fq_message where dequeue_at = 9223372036854775807"))
         assert moved[-1] - moved[-2] <= 3000
-        assert len(taken) >= 3 or moved[-1] < 3000
-    assert (sorted(taken), taken[-1]) == ([1, 5001, 5002, 5003], 5001)
+    assert (taken[0], sorted(taken)) == (1, [1, 5001, 5002, 5003])
 
 
 def test_bulk_and_single_enqueues(kernel: Kernel) -> None:

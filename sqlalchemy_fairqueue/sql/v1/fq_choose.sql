@@ -7,8 +7,8 @@
 -- and, if others have some messages locked or some wait for their ordering keys, those chosen here; is_cut: as
 -- fq_cut_batch, or fq_hold_back has moved its most; is_full: as fq_fit_costs. followed: a channel just got changed
 -- values of its plan: choose again; null: none is ready.
--- Guarantees: no message starts later than an unlocked one that these channels keep (unless is_cut: it stands behind
--- those that fq_hold_back moves), nor than one of a channel behind these, nor, if passed, beyond bound_tag.
+-- Guarantees: no message starts later than an unlocked one that these channels keep (unless is_cut: a channel behind
+-- such a line is due again in 10 ms), nor than one of a channel behind these, nor, if passed, beyond bound_tag.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(
@@ -122,6 +122,7 @@ begin
     is_cut := fairqueue.fq_hold_back(
       p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
     ) >= 1000;
+    v_stopped := v_stopped || case when is_cut then v_behind end;
     skip := p_skip || case when is_full is null then v_ids else array(select v_ids[n] from unnest(v_fits) n) end;
     is_full := is_full and coalesce(cardinality(v_locked), 0) = coalesce(cardinality(v_fits), 0);
     select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n]), array_agg(v_ids[n])

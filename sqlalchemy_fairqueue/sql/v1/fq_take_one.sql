@@ -1,8 +1,8 @@
 -- fq_take_one: lease the first message of the channel that fq_choose_one has locked (p_chosen), and charge the channel.
 -- It costs half of the way for many; fq_dequeue takes it if no quota in cost counts. p_sight: of fq_attend.
 -- Returns the message, its cost, and has_more: the channel has another message that is due. message_id null: others
--- have all due messages locked (then the channel is due again in 10 ms), or all wait for their ordering keys, or more
--- than are moved at once (then it keeps its turn).
+-- have all due messages locked, or more wait for their ordering keys than are moved at once (then the channel is due
+-- again in 10 ms), or all wait for their ordering keys.
 -- Guarantees: the next head is the least message that was not taken, even if another transaction has it locked.
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_take_one(
@@ -17,13 +17,12 @@ declare
   v_dispatcher fairqueue.fq_queue_state := p_sight.state;
   v_charge bigint;
   v_got integer := 1;
-  v_moved bigint;
   v_next bigint[];
   v_rate_at bigint := p_chosen.rate_at;
   v_tag bigint;
   v_opens_at bigint;
 begin
-  for v_try in 0..2 loop
+  for v_try in 0..3 loop
     update fairqueue.fq_message m
     set lease_id = p_lease_id,
       attempts = m.attempts + 1,
@@ -64,12 +63,10 @@ begin
       )
     into message_id, row_id, channel_id, channel, kind, content, headers, ordering_key, enqueued_at, attempt,
       max_attempts, deliveries, cost, v_next;
-    exit when found;
-    v_moved := fairqueue.fq_hold_back(
+    exit when found or fairqueue.fq_hold_back(
       p_queue, array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
       array[p_chosen.head_message_id]::bigint[], array[1]::integer[], (20 * 4 ^ v_try)::integer, p_now
-    );
-    exit when v_moved = 0;
+    ) = 0;
   end loop;
   if message_id is not null then
     v_rate_at := greatest(v_rate_at, p_now) + p_chosen.rate_interval;
@@ -89,7 +86,7 @@ begin
     p_chosen.tag::bigint, p_chosen.tag_rest::bigint, v_charge, p_chosen.weight::integer
   );
   v_opens_at := fairqueue.fq_opens_at(
-    (case when v_got = 0 and v_moved = 0 and v_next[1] <= p_now then p_now + 10000 else v_next[1] end)::bigint,
+    (case when v_got = 0 and v_next[1] <= p_now then p_now + 10000 else v_next[1] end)::bigint,
     p_chosen.paused_at::bigint, (p_chosen.current_concurrency + v_got < p_chosen.max_concurrency)::boolean, v_rate_at,
     p_chosen.rate_interval::bigint, p_chosen.rate_burst::integer
   );
