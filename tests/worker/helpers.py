@@ -1,11 +1,15 @@
 """Messages, timings and waits that the tests of workers share."""
 
 import asyncio
+import contextlib
+import inspect
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -13,10 +17,11 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Enqueue, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Enqueue, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
+from tests.fixtures.forks import Fork
 from tests.fixtures.options import PATIENCE
 
 LISTENERS = (
@@ -31,6 +36,9 @@ LONG_LEASE = timedelta(hours=1)
 MANY_HEARTBEATS = {"heartbeats": 20_000}
 """Timings with which workers extend a long lease several times a second."""
 
+AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
+LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
+
 _POLL_SECONDS = 0.003
 W = TypeVar("W", Worker, AsyncWorker)
 
@@ -40,6 +48,61 @@ def retimed(worker: W, **timings: float) -> W:
     options = worker._options
     worker._options = replace(options, timings=replace(options.timings, **timings))  # type: ignore[arg-type]
     return worker
+
+
+def drained(engine: Engine, *queues: Queue, **options: Any) -> Worker:
+    """A worker that has done all that was due."""
+    worker = Worker(engine, *queues, **{"housekeeping": False, **options})
+    worker.run(drain=True)
+    return worker
+
+
+class Busy:
+    """A handler that is at work until the test lets it end.
+
+    Attributes:
+        contexts: Those of its calls.
+        go: Set to let it end.
+    """
+
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+        self.go = threading.Event()
+
+    def __call__(self, _: Delivery, context: Context) -> None:
+        """Be at work."""
+        self.contexts.append(context)
+        until(self.go.is_set, "it may end")
+
+    def begun(self, calls: int = 1) -> None:
+        """Return when it is at work."""
+        until(lambda: len(self.contexts) >= calls, "it is at work")
+
+
+@contextlib.contextmanager
+def aside(work: Callable[[], object]) -> Iterator[threading.Thread]:
+    """Do something in a thread, which ends before the block does."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield thread
+    thread.join(PATIENCE.total_seconds())
+    assert not thread.is_alive()
+
+
+async def call(method: Callable[..., Any], *given: Any) -> Any:
+    """Call a method of either worker: one that blocks in a thread, one that is awaited here."""
+    made = await asyncio.to_thread(method, *given)
+    return await made if inspect.isawaitable(made) else made
+
+
+@contextlib.contextmanager
+def forked(*words: str, folder: Path) -> Iterator[Fork]:
+    """``python ...`` in a folder; it is killed when the block ends."""
+    with Fork(["python", *words], folder, os.environ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def held_of(context: Context) -> HeldDelivery:
@@ -81,6 +144,16 @@ def send(engine: Engine, queue: Queue, *payloads: object, **fields: Any) -> list
 def is_empty(database: Database) -> bool:
     """Whether no message is left."""
     return int(database.value("select count(*) from fq_message")) == 0
+
+
+def given_back(database: Database) -> int:
+    """How many messages nobody has, and no attempt of which counts."""
+    return int(database.value("select count(*) from fq_message where lease_id is null and attempts = 0"))
+
+
+def waiting(database: Database) -> int:
+    """How many waits of workers there are, one a worker and queue."""
+    return int(database.value("select count(*) from fq_lease where waiting_until > fq_now()"))
 
 
 def write_effect(session: Session, delivery: Delivery) -> None:
