@@ -188,6 +188,12 @@ def outlive(lease: timedelta, clock: Clock, *workers: Worker | AsyncWorker) -> N
         until(partial(has_grown, heartbeats()), "it is extended")
 
 
+def polled_again(worker: Worker) -> None:
+    """Return when a poll that was under way has ended, and another one began after that and found nothing."""
+    polls = worker.stats.empty
+    until(lambda: worker.stats.empty > polls + 1, "it polls again")
+
+
 def threads_of(name: str) -> list[str]:
     """The names of the threads of a worker that are alive."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]

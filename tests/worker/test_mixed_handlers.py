@@ -10,10 +10,12 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue
 from sqlalchemy_fairqueue.worker import executor, threads
 from tests.fixtures.database import Database
 from tests.worker.helpers import (
+    AT_ONCE,
+    LATER,
     LONG_LEASE,
     MANY_HEARTBEATS,
     auntil,
@@ -27,8 +29,6 @@ from tests.worker.helpers import (
 
 pytestmark = pytest.mark.usefixtures("effects")
 
-_AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
-_LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 _INSERT = text("insert into effect values (:id)")
 
 MakeWorker = Callable[..., AsyncWorker]
@@ -73,7 +73,7 @@ async def test_both(queue: Queue, engine: Engine, database: Database, make: Make
     send(engine, queue, *range(5), "bad", kind="plain")
     for kind in ("async", "coroutine", "thread"):
         send(engine, queue, *range(5), kind=kind)
-    async with make(retry=_AT_ONCE) as worker:
+    async with make(retry=AT_ONCE) as worker:
         await auntil(lambda: is_empty(database), "all are done")
         await auntil(lambda: worker.stats.completed == 20, "they are counted")
     assert count_effects(database) == 11
@@ -93,7 +93,7 @@ async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database
         until(go.is_set, "it may go on")
 
     send(engine, queue, 1)
-    async with make(retry=_LATER, timings={"cleanup": 0.0}) as worker:
+    async with make(retry=LATER, timings={"cleanup": 0.0}) as worker:
         await auntil(lambda: contexts, "it has written")
         assert worker._runtime is not None
         held_of(contexts[0]).time_over_at = 0.0
@@ -138,7 +138,7 @@ async def test_a_thread_that_cannot_be_started(
         return await threads.in_thread(work)
 
     queue.handler("plain")(print)
-    async with make(concurrency=1, retry=_AT_ONCE) as worker:
+    async with make(concurrency=1, retry=AT_ONCE) as worker:
         monkeypatch.setattr(executor, "in_thread", in_thread)
         send(engine, queue, 1, kind="plain")
         await auntil(lambda: is_empty(database), "it is handled in the second attempt")

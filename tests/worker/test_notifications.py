@@ -22,27 +22,16 @@ from sqlalchemy_fairqueue.worker.timings import PollSchedule, Timings
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LISTENERS, is_empty, send, until
+from tests.worker.helpers import LISTENERS, is_empty, send, until, waiting
 
 _NEVER = timedelta(hours=1)
 # select() knows no file above 1,023.
 _FILES = 1100
-
-
-@pytest.fixture
-def seen(queue: Queue) -> list[object]:
-    """The payloads that the queue's handler was called with."""
-    payloads: list[object] = []
-    queue.handler()(lambda delivery: payloads.append(delivery.payload))
-    return payloads
+_END_LISTENERS = LISTENERS.replace("count(*)", "pg_terminate_backend(pid)")
 
 
 def _equal(one: object, other: object) -> bool:
     return one == other
-
-
-def _waits(database: Database) -> Callable[[], Any]:
-    return lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()")
 
 
 def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]) -> None:
@@ -52,7 +41,7 @@ def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWor
     """
     worker = start(queue, poll_interval=_NEVER)
     for number in range(3):
-        until(_waits(database), "it waits")
+        until(partial(waiting, database), "it waits")
         assert number or worker.stats.dequeues < 30
         assert database.value("select max(waiting_until) - fq_now() < 62000000 from fq_lease")
         send(engine, queue, number)
@@ -65,7 +54,7 @@ def test_another_is_named(
 ) -> None:
     """What wakes consumers that have died is taken by a worker that waits, too."""
     worker = start(queue, poll_interval=_NEVER)
-    until(_waits(database), "it waits")
+    until(partial(waiting, database), "it waits")
     # A notification names one of the eight waits that last longest.
     database.execute(
         "select fq_wait('documents', 'dead', null, 10000000000 + number) from generate_series(1, 8) number"
@@ -119,25 +108,25 @@ def test_many_open_files(
         for _ in range(_FILES):
             files.enter_context(Path(os.devnull).open("rb"))
         start(queue, poll_interval=_NEVER)
-        until(_waits(database), "it waits")
+        until(partial(waiting, database), "it waits")
         send(engine, queue, 1)
         until(lambda: seen == [1], "it is woken")
 
 
 def test_one_listener_a_process(engine: Engine, database: Database, start: StartWorker) -> None:
     """All workers of a process share one listening connection, and each hears of its own queues."""
-    seen: list[str] = []
+    heard: list[str] = []
     queues = [Queue(name) for name in ("one", "two", "three")]
     for queue in queues:
-        queue.handler()(lambda delivery: seen.append(delivery.queue))
+        queue.handler()(lambda delivery: heard.append(delivery.queue))
     start(queues[0], poll_interval=_NEVER)
     start(queues[1], queues[2], poll_interval=_NEVER)
-    until(lambda: _waits(database)() == 3, "all wait")
+    until(lambda: waiting(database) == 3, "all wait")
     assert database.value(LISTENERS) == 1
-    names = [queue.name for queue in queues]
-    for number, queue in enumerate(queues, 1):
+    for queue in queues:
         send(engine, queue, 1)
-        until(partial(_equal, seen, names[:number]), "it is heard")
+        until(lambda: heard[-1:] == [queue.name], "it is heard")  # noqa: B023
+    assert len(heard) == 3
 
 
 def test_the_last_subscriber_leaves(
@@ -145,7 +134,7 @@ def test_the_last_subscriber_leaves(
 ) -> None:
     """The listener is told to end before it may: it closes what it is told through."""
     worker = start(queue, poll_interval=_NEVER)
-    until(_waits(database), "it waits")
+    until(partial(waiting, database), "it waits")
     (listener,) = wakeups._shared.values()
     own = listener._stop_writer
 
@@ -184,17 +173,14 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     worker = start(queue, poll_interval=_NEVER, timings={"poll_drift": 1e9})
     assert worker._runtime is not None
     [served] = worker._runtime.queues
-    until(_waits(database), "it waits")
+    until(partial(waiting, database), "it waits")
     (listener,) = wakeups._shared.values()
 
     def refuse(_: object) -> None:
         raise ConnectionError("too many clients")
 
     monkeypatch.setattr(wakeups.Listening, "_listen", refuse)
-    database.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and application_name like 'fairqueue listener %'"
-    )
+    database.execute(_END_LISTENERS)
     until(lambda: listener._backoff.failures > 1, "it cannot listen")
     until(lambda: served.polls.interval <= 1, "it polls")
     send(engine, queue, 1)
@@ -206,15 +192,12 @@ def test_a_lost_listener(
 ) -> None:
     """When the listening connection is lost the worker listens again, and nothing is missed meanwhile."""
     start(queue, poll_interval=_NEVER)
-    until(_waits(database), "it waits")
-    database.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and application_name like 'fairqueue listener %'"
-    )
+    until(partial(waiting, database), "it waits")
+    database.execute(_END_LISTENERS)
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
     until(lambda: database.value(LISTENERS) == 1, "it listens again")
-    until(_waits(database), "it waits again")
+    until(partial(waiting, database), "it waits again")
     send(engine, queue, 2)
     until(lambda: seen == [1, 2], "it is woken")
 
@@ -224,7 +207,7 @@ def test_a_server_that_does_not_know_of_the_wait(
 ) -> None:
     """After all connections were lost, as in a failover, a worker registers its wait anew."""
     start(queue, poll_interval=_NEVER, timings={"poll_drift": 1e9})
-    until(_waits(database), "it waits")
+    until(partial(waiting, database), "it waits")
     with engine.begin() as failing_over:
         failing_over.execute(text("delete from fq_lease"))
         failing_over.execute(
@@ -233,7 +216,7 @@ def test_a_server_that_does_not_know_of_the_wait(
                 " where datname = current_database() and pid <> pg_backend_pid()"
             )
         )
-    until(_waits(database), "it waits again")
+    until(partial(waiting, database), "it waits again")
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is woken")
 
@@ -270,7 +253,7 @@ def test_a_queue_that_notifies_nobody(engine: Engine, database: Database, start:
     for queue in quiet, other:
         queue.handler()(lambda delivery: seen.append(delivery.payload))
     worker = start(quiet, other, poll_interval=_NEVER)
-    until(lambda: _waits(database)() == 2, "it waits")
+    until(lambda: waiting(database) == 2, "it waits")
     assert worker._runtime is not None
     assert [served.polls.interval <= 1 for served in worker._runtime.queues if served.queue is quiet] == [True]
     assert [served.polls.interval <= 1 for served in worker._runtime.queues if served.queue is other] == [False]
@@ -307,7 +290,7 @@ def test_without_notifications(
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
     assert database.value(LISTENERS) == 0
-    assert not _waits(database)()
+    assert not waiting(database)
 
 
 def test_an_open_change_of_a_channel(
@@ -322,7 +305,7 @@ def test_an_open_change_of_a_channel(
     send(engine, queue, 0)
     until(lambda: seen == [0], "the channel is known")
     for number, change in enumerate(changes, 1):
-        until(_waits(database), "it waits")
+        until(partial(waiting, database), "it waits")
         with Session(engine) as session:
             change(session)
             session.flush()

@@ -45,8 +45,13 @@ class _Handlers:
         self.finished += 1
 
 
-def test_every_part_backs_off(queue: Queue, engine: Engine, database: Database, proxy: Proxy) -> None:
-    """A worker that loses its server while it is at work connects a few times a second, whatever finishes meanwhile."""
+def test_every_part_backs_off(
+    queue: Queue, engine: Engine, database: Database, proxy: Proxy, seen: list[object]
+) -> None:
+    """A worker that loses its server while it is at work connects a few times a second, whatever finishes meanwhile.
+
+    What it had in hand is completed when the server is back, once, and it goes on.
+    """
     handlers = _Handlers(queue)
     own = create_engine(proxy.url)
     worker = Worker(own, queue, lease=LONG_LEASE, concurrency=_MESSAGES + 1, housekeeping=False)
@@ -61,4 +66,7 @@ def test_every_part_backs_off(queue: Queue, engine: Engine, database: Database, 
         assert proxy.refused <= _most(monotonic() - began)
         proxy.come_back()
         until(lambda: is_empty(database), "all are settled")
+        send(engine, queue, 1)
+        until(lambda: seen == [1], "it goes on")
+    assert (handlers.at_work, worker.stats.lost) == (_MESSAGES, 0)
     own.dispose()
