@@ -151,6 +151,13 @@ def given_back(database: Database) -> int:
     return int(database.value("select count(*) from fq_message where lease_id is null and attempts = 0"))
 
 
+def charged(database: Database) -> int:
+    """What all channels were charged, with what no dequeue has heard of yet."""
+    told = "select coalesce(sum(cost), 0) from fq_signal"
+    known = "select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint from fq_channel_state"
+    return int(database.value(f"select ({told}) + ({known})"))
+
+
 def waiting(database: Database) -> int:
     """How many waits of workers there are, one a worker and queue."""
     return int(database.value("select count(*) from fq_lease where waiting_until > fq_now()"))

@@ -1,28 +1,22 @@
 """Jobs of batches: enqueued one by one, and called with a list."""
 
-import asyncio
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, Batch, Context, InvalidArgument, PayloadError, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Batch, Context, InvalidArgument, PayloadError, Queue
 from sqlalchemy_fairqueue.testing import assert_enqueued, perform, refute_enqueued
 from tests.fixtures.database import Database
 from tests.worker import isolated
+from tests.worker.helpers import drained, is_empty
 from tests.worker.isolated import Text
 
 _BATCH = Batch(max_messages=5)
-_INSERT = text("insert into effect values (:message_id)")
-
-
-def _drain(queue: Queue, engine: Engine) -> None:
-    Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
 
 
 class Model(BaseModel):
@@ -61,64 +55,43 @@ def test_what_a_message_has(engine: Engine) -> None:
         embed.__annotations__["items"] = list[annotation]  # type: ignore[valid-type]
         queue = Queue(f"{annotation}")
         job: Any = queue.job(batch=_BATCH)(embed)
-        job.enqueue(engine, "a", item)
-        job.enqueue(engine, "a", item)
         with Session(engine) as session:
-            assert_enqueued(session, job, items=item, count=2)
+            refute_enqueued(session, job)
+            for _ in range(2):
+                job.enqueue(session, "a", item)
+            assert_enqueued(session, job, items=item, channel="a", count=2)
             assert_enqueued(session, job, payload=payload, count=2)
-        _drain(queue, engine)
-        found = calls.pop()
-        assert (found, {type(one) for one in found}) == ([item, item], {type(item)})
-    assert calls == []
+            session.commit()
+        assert perform(job, items=item) is None
+        drained(engine, queue, concurrency=1)
+        for items, count in zip(calls, (1, 2), strict=True):
+            assert (items, {type(one) for one in items}) == ([item] * count, {type(item)})
+        calls.clear()
 
 
-@pytest.mark.usefixtures("effects", "forked_children")
-@pytest.mark.parametrize("how", ["plain", "session", "async session", "in a child"])
-def test_a_call(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, how: str) -> None:
-    """The list has an item for each of the context's deliveries; what is written commits with their completion."""
-    worker: Any = Worker(engine, queue, concurrency=1, housekeeping=False)
-    if how == "plain":
+@pytest.mark.usefixtures("forked_children")
+@pytest.mark.parametrize("how", ["session", "async session", "in a child"])
+async def test_a_call(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, how: str) -> None:
+    """The list has an item for each of the context's deliveries, wherever it is called."""
 
-        @queue.job(kind="embed", batch=_BATCH)
-        def embed(context: Context, texts: Sequence[Text]) -> None:
-            _bury_bad(context, texts)
+    @queue.job(kind="session", batch=_BATCH)
+    def embed(context: Context, session: Session, texts: Sequence[Text]) -> None:
+        session.connection()
+        isolated.bury_bad(context, texts)
 
-        job: Any = embed
-    elif how == "session":
+    @queue.job(kind="async session", batch=_BATCH)
+    async def aembed(context: Context, session: AsyncSession, texts: list[Text]) -> None:
+        await session.run_sync(Session.connection)
+        isolated.bury_bad(context, texts)
 
-        @queue.job(kind="embed", batch=_BATCH)
-        def write(context: Context, session: Session, texts: list[Text]) -> None:
-            _bury_bad(context, texts)
-            session.execute(_INSERT, [{"message_id": one.message_id} for one in context.deliveries])
-
-        job = write
-    elif how == "async session":
-
-        @queue.job(kind="embed", batch=_BATCH)
-        async def awrite(context: Context, session: AsyncSession, texts: list[Text]) -> None:
-            _bury_bad(context, texts)
-            await session.execute(_INSERT, [{"message_id": one.message_id} for one in context.deliveries])
-
-        job, worker = awrite, None
-    else:
-        job = isolated.embed
-        worker = Worker(engine, isolated.batch_queue, concurrency=1, housekeeping=False)
+    job: Any = {"session": embed, "async session": aembed, "in a child": isolated.embed}[how]
     for word in "good", "bad", "good":
         job.enqueue(engine, "a", Text(word))
-    if worker is None:
-        asyncio.run(AsyncWorker(async_engine, queue, concurrency=1, housekeeping=False).run(drain=True))
-    else:
-        worker.run(drain=True)
-    letters = "select reason, convert_from(content, 'utf8')::json ->> 'text' from fq_dead_letter"
-    assert list(map(tuple, database.rows(letters))) == [("bad among 3", "bad")]
-    assert database.value("select count(*) from fq_message") == 0
-    assert database.value("select count(*) from effect") == (3 if "session" in how else 0)
-
-
-def _bury_bad(context: Context, texts: Sequence[Text]) -> None:
-    for delivery, one in zip(context.deliveries, texts, strict=True):
-        if one.text == "bad":
-            context.bury(delivery, f"bad among {len(texts)}")
+    sessions = sessionmaker(engine)
+    worker = AsyncWorker(async_engine, job.queue, concurrency=1, sync_session_factory=sessions, housekeeping=False)
+    await worker.run(drain=True)
+    [letter] = queue.dead_letters.list(engine)
+    assert (letter.reason, letter.payload["text"], is_empty(database)) == ("bad among 3", "bad", True)
 
 
 @pytest.mark.parametrize("misfit", [0, 2])
@@ -134,7 +107,7 @@ def test_one_that_does_not_fit_joins_none(queue: Queue, engine: Engine, database
     payloads[misfit:misfit] = [{"text": 3}, {"text": "c", "new": 1}]
     for payload in payloads:
         queue.enqueue(engine, channel="a", payload=payload, kind="embed")
-    _drain(queue, engine)
+    drained(engine, queue, concurrency=1)
     assert calls == ["a", "b"]
     assert "payload at $.text: argument 'texts' of job 'embed' is {'text': 3}: Expected `str`" in str(
         database.value("select reason from fq_dead_letter")
@@ -182,21 +155,3 @@ def test_functions_that_take_something_else(queue: Queue, function: Callable[...
         queue.job(batch=_BATCH)(function)
     with pytest.raises(InvalidArgument, match=r"^batch is 5; give a Batch"):
         queue.job(batch=5)(_plain)  # type: ignore[call-overload]
-
-
-def test_a_test_performs_it(queue: Queue, engine: Engine) -> None:
-    """Perform calls it with a list of one; the assertions know its item."""
-    calls: list[list[Text]] = []
-
-    @queue.job(batch=_BATCH)
-    def embed(texts: list[Text]) -> None:
-        calls.append(texts)
-
-    assert perform(embed, texts=Text("one")) is None
-    assert calls == [[Text("one")]]
-    with Session(engine) as session:
-        refute_enqueued(session, embed)
-        embed.enqueue(session, "a", Text("one"))
-        assert_enqueued(session, embed, texts=Text("one"), channel="a", count=1)
-        refute_enqueued(session, embed, texts=Text("two"))
-    assert dataclasses.asdict(calls[0][0]) == {"text": "one", "size": 0}
