@@ -67,6 +67,10 @@ async def _later() -> Bury:
     return Bury("later")
 
 
+async def _asynchronously(_: Delivery) -> Any:
+    return _later()
+
+
 async def _twice() -> Any:
     return _work()
 
@@ -121,9 +125,9 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
 
 
 async def test_a_plain_handler_in_a_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """An AsyncWorker awaits what a plain function without a session returns, once, an outcome too; aperform agrees."""
+    """An AsyncWorker awaits what functions without a session return, once, and an outcome counts; aperform agrees."""
     queue.handler("awaited")(_plain(_work))
-    queue.handler("outcome")(_plain(_later))
+    queue.handler("outcome")(_asynchronously)
     refused = {"twice": _plain(_twice), "session": _with_session(_work), "generator": _plain(_async_generator)}
     for kind, handle in refused.items():
         queue.handler(kind)(handle)

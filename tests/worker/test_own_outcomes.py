@@ -3,31 +3,22 @@
 import asyncio
 import copy
 import pickle
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    AsyncWorker,
-    Bury,
-    Delivery,
-    Queue,
-    Release,
-    Retry,
-    RetryPolicy,
-    Worker,
-)
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Delivery, Queue, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.testing import aperform
 from sqlalchemy_fairqueue.values.outcomes import Outcome
 from tests.fixtures.database import Database
 from tests.worker import isolated
-from tests.worker.helpers import send
+from tests.worker.helpers import drained, send
 
-_AT_ONCE = RetryPolicy(first=timedelta(), max_attempts=2)
+_TWICE = RetryPolicy(first=timedelta(), max_attempts=2)
 
 
 class Declared(Retry):
@@ -78,29 +69,6 @@ def _end(database: Database, message_id: int) -> object:
     return database.value("select reason from fq_dead_letter where message_id = :id", id=message_id)
 
 
-Finish = Callable[[Delivery], Any]
-
-
-def _plain(queue: Queue, finish: Finish) -> None:
-    queue.handler(finish)
-
-
-def _in_session(queue: Queue, finish: Finish) -> None:
-    queue.handler(lambda delivery, session: finish(delivery))  # noqa: ARG005 - named as it is asked for
-
-
-def _async(queue: Queue, finish: Finish) -> None:
-    @queue.handler
-    async def handle(delivery: Delivery) -> Any:
-        return finish(delivery)
-
-
-def _async_in_session(queue: Queue, finish: Finish) -> None:
-    @queue.handler
-    async def handle(delivery: Delivery, session: AsyncSession) -> Any:  # noqa: ARG001 - named as it is asked for
-        return finish(delivery)
-
-
 async def test_in_threads_and_tasks(engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """Raised and returned they settle the message as a worker does for their base, and a test sees them as they are."""
     outcomes = [*_OUTCOMES, *_BASES]
@@ -111,15 +79,25 @@ async def test_in_threads_and_tasks(engine: Engine, async_engine: AsyncEngine, d
             raise outcome
         return outcome
 
+    def in_session(delivery: Delivery, session: Session) -> Any:  # noqa: ARG001 - named as it is asked for
+        return finish(delivery)
+
+    async def asynchronous(delivery: Delivery) -> Any:
+        return finish(delivery)
+
+    async def async_in_session(delivery: Delivery, session: AsyncSession) -> Any:  # noqa: ARG001 - see above
+        return finish(delivery)
+
     payloads = [{"number": number, "raises": raises} for number in range(len(outcomes)) for raises in (False, True)]
-    for declare in _plain, _in_session, _async, _async_in_session:
-        queue = Queue(declare.__name__)
-        declare(queue, finish)
+    handlers: list[Any] = [finish, in_session, asynchronous, async_in_session]
+    for handler in handlers:
+        queue = Queue(handler.__name__)
+        queue.handler(handler)
         sent = send(engine, queue, *payloads)
-        if declare in {_plain, _in_session}:
-            await asyncio.to_thread(Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run, drain=True)
+        if asyncio.iscoroutinefunction(handler):
+            await AsyncWorker(async_engine, queue, housekeeping=False, retry=_TWICE).run(drain=True)
         else:
-            await AsyncWorker(async_engine, queue, housekeeping=False, retry=_AT_ONCE).run(drain=True)
+            await asyncio.to_thread(drained, engine, queue, retry=_TWICE)
         async with AsyncSession(async_engine) as session:
             for message_id, payload in zip(sent, payloads, strict=True):
                 assert _end(database, message_id) == _ENDS[payload["number"]], payload
@@ -150,7 +128,7 @@ async def test_an_outcome_that_says_nothing(queue: Queue, engine: Engine) -> Non
         return Unknown()
 
     send(engine, queue, "raised", "returned")
-    await asyncio.to_thread(Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run, drain=True)
+    await asyncio.to_thread(drained, engine, queue, retry=_TWICE)
     exhausted = "attempts exhausted: the policy's limit is 2"
     assert [letter.reason for letter in queue.dead_letters.list(engine)] == [exhausted] * 2
     for payload in ("raised", "returned"):
