@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Enqueue, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+from tests.docs.pages import DOCS
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.forks import Fork
@@ -105,6 +107,13 @@ def forked(*words: str, folder: Path) -> Iterator[Fork]:
             process.kill()
 
 
+def example(part: str) -> str:
+    """The example of the page about workers that contains this."""
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "workers.md").read_text(), re.DOTALL)
+    [found] = [one for one in blocks if part in one]
+    return str(found)
+
+
 def held_of(context: Context) -> HeldDelivery:
     """The worker's own state behind a context."""
     assert isinstance(context._held, HeldDelivery)
@@ -151,11 +160,14 @@ def given_back(database: Database) -> int:
     return int(database.value("select count(*) from fq_message where lease_id is null and attempts = 0"))
 
 
-def charged(database: Database) -> int:
-    """What all channels were charged, with what no dequeue has heard of yet."""
-    told = "select coalesce(sum(cost), 0) from fq_signal"
-    known = "select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint from fq_channel_state"
-    return int(database.value(f"select ({told}) + ({known})"))
+def charged(database: Database, queue: str = "documents") -> int:
+    """What all channels of a queue were charged, with what no dequeue has heard of yet."""
+    told = "select coalesce(sum(cost), 0) from fq_signal where queue = :queue"
+    known = (
+        "select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint"
+        " from fq_channel_state s join fq_channel c on c.id = s.channel_id where c.queue = :queue"
+    )
+    return int(database.value(f"select ({told}) + ({known})", queue=queue))
 
 
 def waiting(database: Database) -> int:
