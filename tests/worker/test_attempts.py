@@ -46,12 +46,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize(("own", "policy"), [(2, AT_ONCE), (20, replace(AT_ONCE, max_attempts=2))])
 def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    start: StartWorker,
-    caplog: pytest.LogCaptureFixture,
-    own: int,
-    policy: RetryPolicy,
+    queue: Queue, engine: Engine, start: StartWorker, caplog: pytest.LogCaptureFixture, own: int, policy: RetryPolicy
 ) -> None:
     """Whichever limit ends a message, the log names it and says that it is dead, and it is counted as buried."""
     limits: list[tuple[int, int]] = []

@@ -185,12 +185,7 @@ def test_a_slow_settler_is_fed_no_more(
 
 @pytest.mark.parametrize(("most", "ordering_key"), [(1, None), (None, "k")])
 def test_what_an_end_lets_go_first_is_looked_for(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    start: StartWorker,
-    seen: list[object],
-    most: int | None,
-    ordering_key: str | None,
+    queue: Queue, engine: Engine, start: StartWorker, seen: list[object], most: int | None, ordering_key: str | None
 ) -> None:
     """By a channel's limit or an ordering key a message waits for the end of the one before, and not for a poll."""
     queue.configure_channel(engine, "customer-1", ChannelPolicy(max_concurrency=most))

@@ -116,12 +116,7 @@ def test_by_a_handler(queue: Queue, engine: Engine, database: Database, start: S
 
 
 def test_a_batch_that_comes_after_the_stop(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    busy: Busy,
-    monkeypatch: pytest.MonkeyPatch,
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a slow dequeue brings when the worker has stopped is not begun by a handler that was left behind."""
     queue.handler()(busy)
@@ -158,12 +153,7 @@ def test_a_second_run(queue: Queue, engine: Engine, seen: list[object]) -> None:
 
 
 def test_an_interrupted_stop(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    busy: Busy,
-    monkeypatch: pytest.MonkeyPatch,
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt during a stop ends the patience, not the stop: what was at work is given back."""
     queue.handler()(busy)

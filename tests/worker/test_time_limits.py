@@ -70,12 +70,7 @@ def _messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_handler_that_hangs(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    busy: Busy,
-    caplog: pytest.LogCaptureFixture,
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It fails when its time is over: the message has the error, and the log says which it is and how long it had.
 
@@ -184,12 +179,7 @@ def test_a_handler_that_returns_while_it_is_given_up(
 
 
 def test_a_stop_at_the_same_moment(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    busy: Busy,
-    monkeypatch: pytest.MonkeyPatch,
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler whose time is over when the grace ends has failed, also where nobody has noticed that yet."""
     monkeypatch.setattr(Executor, "_check_time", lambda _: None)

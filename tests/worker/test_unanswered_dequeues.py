@@ -53,12 +53,7 @@ def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
 
 
 def test_a_dequeue_that_comes_late(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    busy: Busy,
-    monkeypatch: pytest.MonkeyPatch,
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a network delivered to the database long after the worker's lookup is given back by a later one.
 

@@ -16,12 +16,7 @@ from tests.worker.helpers import AT_ONCE, LATER, drained, is_empty, send, until
 
 
 def test_a_rolling_deploy(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    clock: Clock,
-    caplog: pytest.LogCaptureFixture,
-    drain: MakeWorker,
+    queue: Queue, engine: Engine, database: Database, clock: Clock, caplog: pytest.LogCaptureFixture, drain: MakeWorker
 ) -> None:
     """A message of a new kind that an old worker gets is left to the new ones, also if it may be tried only once.
 
