@@ -73,9 +73,9 @@ def make(request: pytest.FixtureRequest, engine: Engine, async_engine: AsyncEngi
 
     def make_one(*queues: Queue, timings: Mapping[str, float] | None = None, **options: Any) -> Worker | AsyncWorker:
         options = {"housekeeping": False, **options}
-        if request.param == "in threads":
-            return retimed(Worker(engine, *queues, **options), **(timings or {}))
-        return retimed(AsyncWorker(async_engine, *queues, **options), **(timings or {}))
+        in_threads = request.param == "in threads"
+        made = Worker(engine, *queues, **options) if in_threads else AsyncWorker(async_engine, *queues, **options)
+        return retimed(made, **(timings or {}))
 
     return make_one
 

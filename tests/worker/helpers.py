@@ -42,7 +42,7 @@ AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
 LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 
 _POLL_SECONDS = 0.003
-W = TypeVar("W", Worker, AsyncWorker)
+W = TypeVar("W", bound=Worker | AsyncWorker)
 
 
 def retimed(worker: W, **timings: float) -> W:

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from sqlalchemy_fairqueue import Queue
 
 Steps = list[str]
+STARTED = ["settings", "client of x"]
+STOPPED = ["say", "flush x", "client closed"]
+"""What is noted of a start and a stop."""
 
 
 class Client:

@@ -7,7 +7,7 @@ from sqlalchemy import create_engine, event
 
 from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, Worker
 from tests.fixtures.database import Database, MakeDatabase
-from tests.worker.helpers import is_empty, send, until
+from tests.worker.helpers import is_empty, send, until, waiting
 
 _WORDS = "cannot parse “naïve” → 日本"
 _AT_ONCE = RetryPolicy(first=timedelta(), max_attempts=2)
@@ -40,7 +40,7 @@ def test_an_error_that_cannot_be_kept_as_it_is(latin: Database) -> None:
     connections: list[object] = []
     event.listen(engine, "do_connect", lambda *_: connections.append(None))
     with Worker(engine, queue, poll_interval=timedelta(hours=1)) as worker:
-        until(lambda: latin.value("select count(*) from fq_lease where waiting_until > fq_now()") == 1, "it waits")
+        until(lambda: waiting(latin) == 1, "it waits")
         send(engine, queue, 1, kind="bad")
         send(engine, queue, *range(20), kind="good")
         until(lambda: is_empty(latin), "all have ended")

@@ -3,13 +3,14 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, NullPool, QueuePool, create_engine, text
+from sqlalchemy import NullPool, QueuePool, create_engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue, Worker
@@ -20,6 +21,7 @@ from tests.worker.helpers import until
 _SIZE = 12
 
 
+@dataclass
 class _Pool:
     """A pool, and what is known of its connections between two uses.
 
@@ -27,14 +29,16 @@ class _Pool:
         engine: An engine over it.
         take: Takes a connection.
         give: Gives it back.
-        state: What a driver's connection is set to.
+        names: What a driver's connection is set to.
     """
 
-    def __init__(self, url: Any, take: Callable[[], Any], give: Callable[[Any], None], names: tuple[str, ...]) -> None:
-        self.engine: Engine = create_engine(url, poolclass=NullPool, creator=take)
-        self.take = take
-        self.give = give
-        self._names = names
+    url: str
+    take: Callable[[], Any]
+    give: Callable[[Any], None]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.engine = create_engine(self.url, poolclass=NullPool, creator=self.take)
 
     def states(self) -> set[tuple[object, ...]]:
         """What all connections are set to, the server's side too."""
@@ -46,7 +50,7 @@ class _Pool:
         return found
 
     def _state(self, connection: Any) -> tuple[object, ...]:
-        seen = tuple(getattr(connection, name) for name in self._names)
+        seen = tuple(getattr(connection, name) for name in self.names)
         cursor = connection.cursor()
         cursor.execute(
             "select array(select pg_listening_channels()), current_setting('lock_timeout'), "
@@ -65,21 +69,6 @@ def _psycopg_pool(database: Database, **options: Any) -> Iterator[_Pool]:
     ) as pool:
         names = ("autocommit", "read_only", "prepare_threshold", "row_factory", "cursor_factory")
         yield _Pool("postgresql+psycopg://", pool.getconn, pool.putconn, names)
-
-
-@contextlib.contextmanager
-def _returning_class(database: Database) -> Iterator[_Pool]:
-    """As was written before psycopg_pool had an option for it."""
-
-    class Returning(psycopg.Connection[Any]):
-        def close(self) -> None:
-            if pool := getattr(self, "_pool", None):
-                pool.putconn(self)
-            else:
-                super().close()
-
-    with _psycopg_pool(database, connection_class=Returning) as pool:
-        yield pool
 
 
 @contextlib.contextmanager
@@ -111,7 +100,6 @@ def _psycopg2_pool(database: Database) -> Iterator[_Pool]:
 
 _POOLS: dict[str, Callable[[Database], contextlib.AbstractContextManager[_Pool]]] = {
     "psycopg_pool": partial(_psycopg_pool, close_returns=True),
-    "a class that returns": _returning_class,
     "psycopg2": _psycopg2_pool,
 }
 
@@ -153,18 +141,6 @@ def test_what_goes_back(pool: _Pool, database: Database, queue: Queue) -> None:
     pool.states()
 
 
-def _wrapped(connect: Callable[[], Any]) -> Callable[..., Any]:
-    @functools.wraps(connect)
-    def connected(*arguments: Any, **named: Any) -> Any:
-        return connect(*arguments, **named)
-
-    return connected
-
-
-def _of_a_record(connect: Callable[[], Any]) -> Callable[..., Any]:
-    return lambda connection_record: connect()  # noqa: ARG005 - by its name SQLAlchemy hands it on
-
-
 class _Object:
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
@@ -173,11 +149,18 @@ class _Object:
         return self._connect()
 
 
+_WRAPS: list[Callable[[Any], Callable[..., Any]]] = [
+    lambda connect: functools.wraps(connect)(lambda *given, **named: connect(*given, **named)),  # noqa: PLW0108 - as decorators do
+    lambda connect: lambda connection_record: connect(),  # noqa: ARG005 - by its name SQLAlchemy hands it on
+    _Object,
+    partial,
+]
+
+
 def test_wrapped_creators(database: Database, queue: Queue) -> None:
     """A worker's own connections come from the engine's creator, however it is wrapped; its URL leads nowhere."""
     queue.handler()(lambda delivery: delivery.payload)
-    wraps: list[Callable[..., Any]] = [_wrapped, _of_a_record, _Object, partial]
-    for number, wrap in enumerate(wraps):
+    for number, wrap in enumerate(_WRAPS):
         creator = wrap(lambda: psycopg.connect(database.conninfo))
         given: dict[str, Any] = {"pool": QueuePool(creator)} if number % 2 else {"creator": creator}
         engine = create_engine("postgresql+psycopg://nowhere.invalid/", **given)

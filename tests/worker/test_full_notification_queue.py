@@ -20,24 +20,14 @@ _WAITING = "select id || ':' from fq_lease where waiting_until > fq_now()"
 
 
 @pytest.fixture
-def small(private_server: Callable[..., Server]) -> Iterator[Database]:
-    """A database on a server with room for few notifications."""
+def own(private_server: Callable[..., Server]) -> Iterator[Engine]:
+    """An engine to a server with room for few notifications."""
     url = private_server(settings={"max_notify_queue_pages": "64"}).url()
-    engine = create_engine(url)
-    with engine.begin() as connection:
+    own = create_engine(url)
+    with own.begin() as connection:
         install(connection)
-    engine.dispose()
-    database = Database(url)
-    yield database
-    database.own.dispose()
-
-
-@pytest.fixture
-def own(small: Database) -> Iterator[Engine]:
-    """An engine to it."""
-    engine = create_engine(small.url)
-    yield engine
-    engine.dispose()
+    yield own
+    own.dispose()
 
 
 def _fill(database: Database) -> None:
@@ -50,10 +40,9 @@ def _fill(database: Database) -> None:
     pytest.fail("the queue was never full")
 
 
-def test_it_fails_no_commit(queue: Queue, small: Database, own: Engine) -> None:
+def test_it_fails_no_commit(queue: Queue, own: Engine, seen: list[object]) -> None:
     """Producers commit, the worker polls meanwhile; when there is room again it waits and is notified."""
-    seen: list[object] = []
-    queue.handler()(lambda delivery: seen.append(delivery.payload))
+    small = Database(own.url)
     worker = retimed(Worker(own, queue, housekeeping=False), silence=0.1)
     with worker, psycopg.connect(small.conninfo) as open_listener:
         until(lambda: small.value(_WAITING), "it waits")
@@ -81,3 +70,4 @@ def test_it_fails_no_commit(queue: Queue, small: Database, own: Engine) -> None:
         assert notification.payload.startswith(small.value(_WAITING))
         until(lambda: worker.stats.woken > woken, "it is notified")
         until(lambda: 3 in seen, "it takes the message")
+    small.own.dispose()

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, NullPool, create_engine, event
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
-from tests.worker.helpers import is_empty, send, until
+from tests.worker.helpers import drained, is_empty, send, until
 
 _STRICT = {"options": "-c default_transaction_isolation=serializable"}
 
@@ -19,13 +19,15 @@ def strict(database: Database) -> Engine:
     return create_engine(database.url, connect_args=_STRICT, poolclass=NullPool)
 
 
-def test_a_worker(queue: Queue, engine: Engine, strict: Engine, database: Database) -> None:
-    """It asks for READ COMMITTED, takes, and what it settles stays settled."""
-    queue.handler()(lambda _: None)
+def test_a_worker(queue: Queue, engine: Engine, strict: Engine, database: Database, seen: list[object]) -> None:
+    """It asks for READ COMMITTED, takes, and what it settles stays settled; so do its chores what they make."""
+    days = "select count(*) from pg_inherits where inhparent = cast('fq_history' as regclass)"
+    before = database.value(days)
     send(engine, queue, *range(10))
-    with Worker(strict, queue, housekeeping=False) as worker:
-        until(lambda: is_empty(database), "all are done")
-        until(lambda: worker.stats.completed == 10, "they are counted")
+    assert drained(strict, queue).stats.completed == len(seen) == 10
+    assert is_empty(database)
+    Housekeeping(Worker(strict, queue)._options).run()
+    assert database.value(days) > before
 
 
 @pytest.mark.parametrize("how", ["database", "session"])
@@ -49,11 +51,3 @@ def test_a_default_that_changed_after_the_first_connection(queue: Queue, databas
         until(lambda: worker.stats.completed == 1, "it is done")
     assert worker.stats.failures == 0
     engine.dispose()
-
-
-def test_housekeeping(strict: Engine, database: Database) -> None:
-    """The partitions that it makes ahead are there when it is done."""
-    days = "select count(*) from pg_inherits where inhparent = cast('fq_history' as regclass)"
-    before = database.value(days)
-    Housekeeping(Worker(strict, Queue("documents"))._options).run()
-    assert database.value(days) > before

@@ -11,16 +11,10 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue
+from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
-from tests.worker.conftest import StartWorker
-from tests.worker.helpers import count_effects, send, until
-
-
-def _run(engine: Engine, queue: Queue) -> Worker:
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.run(drain=True)
-    return worker
+from tests.worker.helpers import LATER, count_effects, drained, send
 
 
 @pytest.mark.usefixtures("effects")
@@ -36,7 +30,7 @@ def test_a_plain_job(queue: Queue, engine: Engine, database: Database) -> None:
     order = uuid4()
     pay.enqueue(engine, "a", order=order, amount=Decimal("9.90"))
     pay.enqueue(engine, "b", order=order)
-    assert _run(engine, queue).stats.completed == 2
+    assert drained(engine, queue).stats.completed == 2
     assert sorted(found) == [(order, Decimal(1), "b"), (order, Decimal("9.90"), "a")]
     assert count_effects(database) == 2
 
@@ -71,7 +65,7 @@ def test_handlers_beside_jobs(queue: Queue, engine: Engine) -> None:
     parse.enqueue(engine, "a", upload="typed")
     send(engine, queue, {"upload": "plain"}, kind="parse")
     send(engine, queue, [1], kind="call")
-    _run(engine, queue)
+    drained(engine, queue)
     assert sorted(found, key=str) == [[1], "plain", "typed"]
 
 
@@ -98,7 +92,7 @@ def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine) -> None:
         called.append((upload, due))
 
     sent = send(engine, queue, *(payload for payload, _ in _UNFIT), kind="parse")
-    _run(engine, queue)
+    drained(engine, queue)
     dead = {letter.message_id: letter for letter in queue.dead_letters.list(engine)}
     assert called == []
     for message_id, (_, words) in zip(sent, _UNFIT, strict=True):
@@ -106,40 +100,27 @@ def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine) -> None:
         assert words in (dead[message_id].reason or "")
 
 
-def test_an_older_payload(engine: Engine) -> None:
-    """A new argument with a default, and one that is given up, keep messages of the old function alive."""
-    old, new, found = Queue("documents"), Queue("documents"), []
+def test_payloads_of_other_versions(engine: Engine, clock: Clock) -> None:
+    """A new argument with a default, and one that is given up, keep messages of the old function alive.
+
+    A worker that does not know an argument leaves the message uncounted to those that do.
+    """
+    old, new, found = Queue("documents"), Queue("documents"), list[Any]()
 
     @old.job(kind="parse")
     def parse_of_old(upload: str, color: str) -> None:
-        """Never called."""
+        found.append((upload, color))
 
     @new.job(kind="parse", former=["color"])
-    def parse_of_new(upload: str, pages: int = 7) -> None:
-        found.append((upload, pages))
+    def parse_of_new(context: Context, upload: str, pages: int = 7) -> None:
+        found.append((upload, pages, context.delivery.attempt))
 
     parse_of_old.enqueue(engine, "a", "x", color="red")
-    _run(engine, new)
-    assert found == [("x", 7)]
-
-
-def test_a_newer_payload(start: StartWorker, engine: Engine) -> None:
-    """A worker that does not know an argument leaves the message uncounted to those that do."""
-    old, new, found = Queue("documents"), Queue("documents"), []
-
-    @old.job(kind="parse")
-    def parse_of_old(upload: str) -> None:
-        found.append(("old", upload, 0, 0))
-
-    @new.job(kind="parse")
-    def parse_of_new(context: Context, upload: str, pages: int = 0) -> None:
-        found.append(("new", upload, pages, context.delivery.attempt))
-
-    parse_of_new.enqueue(engine, "a", "x", pages=3)
-    soon = RetryPolicy(first=timedelta(milliseconds=1), cap=timedelta(milliseconds=1))
-    worker = start(old, retry=soon)
-    until(lambda: worker.stats.released >= 1, "the old worker has given it back")
-    worker.stop()
-    start(new)
-    until(lambda: found, "the new one has handled it")
-    assert found == [("new", "x", 3, 1)]
+    drained(engine, new)
+    assert found == [("x", 7, 1)]
+    parse_of_new.enqueue(engine, "a", "y", pages=3)
+    assert drained(engine, old, retry=LATER).stats.released == 1
+    assert len(found) == 1
+    clock.advance(timedelta(hours=1))
+    drained(engine, new)
+    assert found[1:] == [("y", 3, 1)]

@@ -13,29 +13,23 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import drain, inline, perform, rolled_back
-from tests.worker.helpers import send
+from tests.worker.helpers import drained, send
 from tests.worker.isolated import say_pid
-from tests.worker.lifespans import Client, Steps, declare
+from tests.worker.lifespans import STARTED, STOPPED, Client, Steps, declare
 
 
 def test_the_order(queue: Queue, engine: Engine) -> None:
     """Resources are made in the order of declaration and closed in reverse, around the handlers of each start."""
     steps: Steps = []
     declare(queue, steps)
-
-    @queue.handler
-    def handle(_: Delivery, client: Client) -> None:
-        steps.append(f"handle with {client.name}")
-
+    queue.handler(lambda delivery, client: steps.append(f"handle {delivery.payload} with {client.name}"))
     worker = Worker(engine, queue, housekeeping=False)
     assert steps == []
     for payload in 1, 2:
         send(engine, queue, payload)
-        steps.clear()
         worker.run(drain=True)
-        assert steps == [
-            "settings", "client of x", "handle with x", "say", "flush x", "client closed",
-        ]  # fmt: skip
+        assert steps == [*STARTED, f"handle {payload} with x", *STOPPED]
+        steps.clear()
 
 
 async def test_in_an_event_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
@@ -112,7 +106,7 @@ def test_by_annotation(queue: Queue, engine: Engine) -> None:
         seen.extend([http.name, retries, number, dict(context.resources), context.resource(Client) is http])
 
     send(engine, queue, 1)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    drained(engine, queue)
     assert seen[:3] == ["made", 3, 7]
     assert set(seen[3]) == {"made", "number"}
     assert seen[4:] == [True, "made"]
@@ -140,7 +134,7 @@ def test_jobs_and_middleware(queue: Queue, engine: Engine) -> None:
             Context(context._held, None, {"a": 1, "b": 2}).resource(int)
 
     parse.enqueue(engine, channel="a", client="payload")
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    drained(engine, queue)
     assert seen[0] is seen[2]
     assert seen[1] == "payload"
 
@@ -154,40 +148,34 @@ def test_several_queues(engine: Engine) -> None:
         yield Client()
         steps.append("shared closed")
 
-    seen: list[Any] = []
-    queues = []
-    for name in "first", "second":
-        queue = Queue(name)
+    seen: list[tuple[str, Client]] = []
+    queues = [Queue("first"), Queue("second")]
+    for queue in queues:
         queue.on_start(shared)
 
         @queue.on_start
-        def own(shared: Client, name: str = name) -> str:
+        def own(shared: Client, name: str = queue.name) -> str:
             assert isinstance(shared, Client)
             steps.append(name)
             return name
 
-        @queue.handler
-        def handle(_: Delivery, shared: Client, own: str) -> None:
-            seen.append((shared, own))
-
+        queue.handler(lambda _, shared, own: seen.append((own, shared)))
         send(engine, queue, 1)
-        queues.append(queue)
-    Worker(engine, *queues, housekeeping=False).run(drain=True)
+    drained(engine, *queues)
     assert steps == ["shared", "first", "second", "shared closed"]
-    assert sorted(own for _, own in seen) == ["first", "second"]
-    assert len({id(shared) for shared, _ in seen}) == 1
+    assert sorted(own for own, _ in seen) == ["first", "second"]
+    assert len({id(shared) for _, shared in seen}) == 1
 
 
-def test_async_functions_need_a_loop(queue: Queue, engine: Engine) -> None:
+def test_async_functions_need_a_loop(handled: Queue, engine: Engine) -> None:
     """A worker of threads refuses async functions before it starts anything."""
 
-    @queue.on_start
+    @handled.on_start
     async def client() -> Client:
         raise AssertionError
 
-    queue.handler()(print)
     with pytest.raises(WorkerError, match=r"'client' .* is async, and this worker has no event loop"):
-        Worker(engine, queue).start()
+        Worker(engine, handled).start()
 
 
 def test_refused(queue: Queue) -> None:
@@ -204,24 +192,20 @@ def test_refused(queue: Queue) -> None:
     def session() -> int:
         return 3
 
-    def stray(unknown: str) -> None:
-        pass
+    def stray(unknown: str) -> None: ...
 
     def yielding() -> Iterator[int]:
         yield 1
 
-    def two(_: Delivery, which: int) -> None:
-        pass
+    def two(_: Delivery, which: int) -> None: ...
 
-    def unknown(_: Delivery, thing: object) -> None:
-        pass
+    def unknown(_: Delivery, thing: object) -> None: ...
 
     refused: list[tuple[Callable[[Any], Any], Any, str]] = [
         (queue.on_start, number, "has a resource 'number' already"),
         (queue.on_start, session, "handlers use for something else"),
         (queue.on_start, stray, r"takes 'unknown: str', which is no resource; .*: number, other"),
-        (queue.on_start, lambda: 1, "give a function that has a name"),
-        (queue.on_start, Client, "give a function that has a name"),
+        *((queue.on_start, nameless, "give a function that has a name") for nameless in (lambda: 1, Client)),
         (queue.on_start, contextlib.contextmanager(yielding), "leave out @contextmanager"),
         (queue.on_stop, yielding, "do not yield"),
         (queue.on_stop, stray, "no resource"),
@@ -235,8 +219,7 @@ def test_refused(queue: Queue) -> None:
     queue.handler("isolated", isolation="process")(say_pid)
 
 
-def _takes_number(delivery: Delivery, number: int) -> None:
-    pass
+def _takes_number(delivery: Delivery, number: int) -> None: ...
 
 
 def test_in_tests(queue: Queue, engine: Engine) -> None:
@@ -247,10 +230,7 @@ def test_in_tests(queue: Queue, engine: Engine) -> None:
     def client() -> Client:
         raise AssertionError
 
-    @queue.handler
-    def handle(_: Delivery, client: Client) -> None:
-        seen.append(client.name)
-
+    queue.handler(lambda _, client: seen.append(client.name))
     assert perform(queue, 1, resources={"client": Client("performed")}) is None
     with pytest.raises(InvalidArgument, match=r"takes the resource 'client'; call perform or drain with resources="):
         perform(queue, 1)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from functools import partial
@@ -15,8 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.errors import StartError
-from tests.worker.helpers import send
-from tests.worker.lifespans import Client, Steps, declare
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import Busy, drained, send
+from tests.worker.lifespans import STARTED, STOPPED, Client, Steps, declare
 
 
 async def test_a_failing_start(engine: Engine, async_engine: AsyncEngine) -> None:
@@ -37,10 +37,10 @@ async def test_a_failing_start(engine: Engine, async_engine: AsyncEngine) -> Non
     assert Queue("documents").stats(engine).ready == 2
 
 
-def test_another_queue_that_cannot_start(queue: Queue, engine: Engine) -> None:
+def test_another_queue_that_cannot_start(handled: Queue, engine: Engine) -> None:
     """What the queues before have started is stopped, their on_stop functions included."""
     steps: Steps = []
-    declare(queue, steps)
+    declare(handled, steps)
     other = Queue("other")
 
     @other.on_start
@@ -51,11 +51,10 @@ def test_another_queue_that_cannot_start(queue: Queue, engine: Engine) -> None:
     def never() -> None:
         steps.append("never")
 
-    for one in queue, other:
-        one.handler()(print)
+    other.handler()(print)
     with pytest.raises(StartError, match=r"'empty' of queue 'other' failed.*did not yield"):
-        Worker(engine, queue, other).start()
-    assert steps == ["settings", "client of x", "say", "flush x", "client closed"]
+        Worker(engine, handled, other).start()
+    assert steps == [*STARTED, *STOPPED]
 
 
 async def test_a_failing_stop(async_engine: AsyncEngine, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,17 +68,17 @@ async def test_a_failing_stop(async_engine: AsyncEngine, engine: Engine, caplog:
             pass
         async with AsyncWorker(async_engine, queue, housekeeping=False):
             pass
-        assert steps == ["settings", "client of x", "say", "flush x", "client closed"] * 2
+        assert steps == [*STARTED, *STOPPED] * 2
         errors = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert [f"{record.exc_info and record.exc_info[1]}" for record in errors] == [f"no {failing}"] * 2
         assert all("documents" in record.getMessage() for record in errors)
 
 
-def test_a_second_yield(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_yield(handled: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """What follows it does not run, and the log says so."""
     steps: Steps = []
 
-    @queue.on_start
+    @handled.on_start
     def twice() -> Iterator[int]:
         try:
             yield 1
@@ -88,34 +87,22 @@ def test_a_second_yield(queue: Queue, engine: Engine, caplog: pytest.LogCaptureF
         finally:
             steps.append("closed")
 
-    queue.handler()(print)
-    with Worker(engine, queue, housekeeping=False):
-        pass
+    drained(engine, handled)
     assert steps == ["closed"]
     assert "yielded a second time" in caplog.text
 
 
-def test_handlers_left_behind(queue: Queue, engine: Engine) -> None:
+def test_handlers_left_behind(queue: Queue, engine: Engine, start: StartWorker, busy: Busy) -> None:
     """When the grace is over, resources are closed though a handler still runs."""
-    begun, closed = threading.Event(), threading.Event()
-
-    @queue.on_start
-    def client() -> Iterator[Client]:
-        yield Client()
-        closed.set()
-
-    @queue.handler
-    def handle(_: Delivery) -> None:
-        begun.set()
-        assert closed.wait(60)
-
+    steps: Steps = []
+    declare(queue, steps)
+    queue.handler(busy)
     send(engine, queue, 1)
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.start()
-    assert begun.wait(60)
-    assert not closed.is_set()
+    worker = start(queue)
+    busy.begun()
+    assert steps == STARTED
     worker.stop(timedelta())
-    assert closed.is_set()
+    assert steps == [*STARTED, *STOPPED]
 
 
 async def test_a_worker_that_its_handler_stops(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
@@ -131,7 +118,7 @@ async def test_a_worker_that_its_handler_stops(queue: Queue, engine: Engine, asy
     send(engine, queue, 1)
     worker = AsyncWorker(async_engine, queue, housekeeping=False)
     await worker.run()
-    assert steps == ["settings", "client of x", "handled", "say", "flush x", "client closed"]
+    assert steps == [*STARTED, "handled", *STOPPED]
 
 
 @pytest.mark.parametrize("how", ["stopped", "cancelled", "left"])
@@ -175,22 +162,21 @@ def test_a_loop_that_ends(queue: Queue, engine: Engine, async_engine: AsyncEngin
     assert queue.stats(engine).leased == 0
 
 
-async def test_a_start_that_is_cancelled(queue: Queue, async_engine: AsyncEngine) -> None:
+async def test_a_start_that_is_cancelled(handled: Queue, async_engine: AsyncEngine) -> None:
     """What had been started is stopped before the cancelled start returns."""
     steps: Steps = []
-    declare(queue, steps)
+    declare(handled, steps)
     begun = asyncio.Event()
 
-    @queue.on_start
+    @handled.on_start
     async def slow() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    queue.handler()(print)
-    worker = AsyncWorker(async_engine, queue)
+    worker = AsyncWorker(async_engine, handled)
     starting = asyncio.create_task(worker.start())
     await begun.wait()
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert steps == ["settings", "client of x", "client closed"]
+    assert steps == [*STARTED, "client closed"]

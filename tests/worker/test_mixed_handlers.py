@@ -35,7 +35,7 @@ MakeWorker = Callable[..., AsyncWorker]
 
 
 @pytest.fixture
-def make(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
+def make_mixed(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
     """Make an AsyncWorker with sessions of both kinds."""
 
     def make_one(timings: dict[str, float] | None = None, **options: Any) -> AsyncWorker:
@@ -46,7 +46,7 @@ def make(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
     return make_one
 
 
-async def test_both(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
+async def test_both(queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker) -> None:
     """Each gets the session that it can use; writes commit once with the completion; plain ones have threads."""
     threads = set()
 
@@ -73,15 +73,15 @@ async def test_both(queue: Queue, engine: Engine, database: Database, make: Make
     send(engine, queue, *range(5), "bad", kind="plain")
     for kind in ("async", "coroutine", "thread"):
         send(engine, queue, *range(5), kind=kind)
-    async with make(retry=AT_ONCE) as worker:
-        await auntil(lambda: is_empty(database), "all are done")
-        await auntil(lambda: worker.stats.completed == 20, "they are counted")
+    worker = make_mixed(retry=AT_ONCE)
+    await worker.run(drain=True)
+    assert worker.stats.completed == 20
     assert count_effects(database) == 11
     assert database.value("select reason from fq_dead_letter") == "enough"
     assert threading.get_ident() not in threads
 
 
-async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
+async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker) -> None:
     """The session of a plain function refuses to commit when its time is over, though nothing could stop its thread."""
     go = threading.Event()
     contexts: list[Context] = []
@@ -93,7 +93,7 @@ async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database
         until(go.is_set, "it may go on")
 
     send(engine, queue, 1)
-    async with make(retry=LATER, timings={"cleanup": 0.0}) as worker:
+    async with make_mixed(retry=LATER, timings={"cleanup": 0.0}) as worker:
         await auntil(lambda: contexts, "it has written")
         assert worker._runtime is not None
         held_of(contexts[0]).time_over_at = 0.0
@@ -105,7 +105,9 @@ async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database
     assert count_effects(database) == 0
 
 
-async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
+async def test_its_message_is_cancelled(
+    queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker
+) -> None:
     """The session of a plain function refuses to commit when its message was cancelled."""
     begun, go = threading.Event(), threading.Event()
 
@@ -116,7 +118,7 @@ async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: 
         until(lambda: go.is_set() and context.cancelled, "it may go on")
 
     [message_id] = send(engine, queue, 1)
-    async with make(timings=MANY_HEARTBEATS, lease=LONG_LEASE) as worker:
+    async with make_mixed(timings=MANY_HEARTBEATS, lease=LONG_LEASE) as worker:
         await auntil(begun.is_set, "it has written")
         await queue.cancel(worker._options.engine, message_id)  # type: ignore[misc]
         await auntil(lambda: is_empty(database), "the message is gone")
@@ -127,7 +129,7 @@ async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: 
 
 
 async def test_a_thread_that_cannot_be_started(
-    queue: Queue, engine: Engine, database: Database, make: MakeWorker, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An attempt for which the system has no thread fails, and its place in the worker is free again."""
     refusals = ["can't start new thread"]
@@ -138,7 +140,7 @@ async def test_a_thread_that_cannot_be_started(
         return await threads.in_thread(work)
 
     queue.handler("plain")(print)
-    async with make(concurrency=1, retry=AT_ONCE) as worker:
+    async with make_mixed(concurrency=1, retry=AT_ONCE) as worker:
         monkeypatch.setattr(executor, "in_thread", in_thread)
         send(engine, queue, 1, kind="plain")
         await auntil(lambda: is_empty(database), "it is handled in the second attempt")

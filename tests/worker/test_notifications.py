@@ -28,6 +28,19 @@ _NEVER = timedelta(hours=1)
 # select() knows no file above 1,023.
 _FILES = 1100
 _END_LISTENERS = LISTENERS.replace("count(*)", "pg_terminate_backend(pid)")
+Idle = Callable[..., Worker]
+
+
+@pytest.fixture
+def idle(queue: Queue, database: Database, start: StartWorker) -> Idle:
+    """Start a worker that waits to be woken, and else would poll in an hour: ``idle(poll_drift=1e9)``."""
+
+    def start_one(**timings: float) -> Worker:
+        worker = start(queue, poll_interval=_NEVER, timings=timings)
+        until(partial(waiting, database), "it waits")
+        return worker
+
+    return start_one
 
 
 def _equal(one: object, other: object) -> bool:
@@ -49,12 +62,9 @@ def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWor
     until(lambda: is_empty(database), "all are completed")
 
 
-def test_another_is_named(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
-) -> None:
+def test_another_is_named(queue: Queue, engine: Engine, database: Database, idle: Idle, seen: list[object]) -> None:
     """What wakes consumers that have died is taken by a worker that waits, too."""
-    worker = start(queue, poll_interval=_NEVER)
-    until(partial(waiting, database), "it waits")
+    worker = idle()
     # A notification names one of the eight waits that last longest.
     database.execute(
         "select fq_wait('documents', 'dead', null, 10000000000 + number) from generate_series(1, 8) number"
@@ -100,15 +110,12 @@ def more_open_files() -> Iterator[None]:
     reason="this machine allows no process so many open files",
 )
 @pytest.mark.usefixtures("more_open_files")
-def test_many_open_files(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
-) -> None:
+def test_many_open_files(queue: Queue, engine: Engine, idle: Idle, seen: list[object]) -> None:
     """A process with thousands of open files hears notifications as any other."""
     with contextlib.ExitStack() as files:
         for _ in range(_FILES):
             files.enter_context(Path(os.devnull).open("rb"))
-        start(queue, poll_interval=_NEVER)
-        until(partial(waiting, database), "it waits")
+        idle()
         send(engine, queue, 1)
         until(lambda: seen == [1], "it is woken")
 
@@ -130,11 +137,10 @@ def test_one_listener_a_process(engine: Engine, database: Database, start: Start
 
 
 def test_the_last_subscriber_leaves(
-    queue: Queue, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch, seen: list[object]
+    database: Database, idle: Idle, monkeypatch: pytest.MonkeyPatch, seen: list[object]
 ) -> None:
     """The listener is told to end before it may: it closes what it is told through."""
-    worker = start(queue, poll_interval=_NEVER)
-    until(partial(waiting, database), "it waits")
+    worker = idle()
     (listener,) = wakeups._shared.values()
     own = listener._stop_writer
 
@@ -164,16 +170,15 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     queue: Queue,
     engine: Engine,
     database: Database,
-    start: StartWorker,
+    idle: Idle,
     monkeypatch: pytest.MonkeyPatch,
     seen: list[object],
 ) -> None:
     """As long as the listening connection is away a worker that waited polls as one that cannot be woken."""
     # Once it waits, it does not poll again by itself.
-    worker = start(queue, poll_interval=_NEVER, timings={"poll_drift": 1e9})
+    worker = idle(poll_drift=1e9)
     assert worker._runtime is not None
     [served] = worker._runtime.queues
-    until(partial(waiting, database), "it waits")
     (listener,) = wakeups._shared.values()
 
     def refuse(_: object) -> None:
@@ -187,12 +192,9 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     until(lambda: seen == [1], "it is found")
 
 
-def test_a_lost_listener(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
-) -> None:
+def test_a_lost_listener(queue: Queue, engine: Engine, database: Database, idle: Idle, seen: list[object]) -> None:
     """When the listening connection is lost the worker listens again, and nothing is missed meanwhile."""
-    start(queue, poll_interval=_NEVER)
-    until(partial(waiting, database), "it waits")
+    idle()
     database.execute(_END_LISTENERS)
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
@@ -203,11 +205,10 @@ def test_a_lost_listener(
 
 
 def test_a_server_that_does_not_know_of_the_wait(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+    queue: Queue, engine: Engine, database: Database, idle: Idle, seen: list[object]
 ) -> None:
     """After all connections were lost, as in a failover, a worker registers its wait anew."""
-    start(queue, poll_interval=_NEVER, timings={"poll_drift": 1e9})
-    until(partial(waiting, database), "it waits")
+    idle(poll_drift=1e9)
     with engine.begin() as failing_over:
         failing_over.execute(text("delete from fq_lease"))
         failing_over.execute(
