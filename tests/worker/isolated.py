@@ -48,19 +48,14 @@ def unknown_class(delivery: Delivery) -> Any:
 
 
 def say_pid(delivery: Delivery) -> None:
-    """Return at once."""
-    tell(delivery, f"pid-{delivery.message_id}", os.getpid())
+    """Tell the process and the ordering key."""
+    tell(delivery, f"pid-{delivery.message_id}", f"{os.getpid()} {delivery.ordering_key}")
 
 
 def set_tenant(delivery: Delivery) -> None:
     """Tell the tenant that is set, then set another one."""
     tell(delivery, f"tenant-{delivery.message_id}", _tenant.get())
     _tenant.set(delivery.channel)
-
-
-def say_ordering_key(delivery: Delivery) -> None:
-    """Tell the ordering key."""
-    tell(delivery, "ordering key", delivery.ordering_key)
 
 
 def hang(delivery: Delivery) -> None:

@@ -240,7 +240,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     send(engine, queue, {"how": "exit"}, kind="other")
     send(engine, queue, {"how": "away"}, kind="other", max_attempts=1)
     rated = send(engine, queue, *[{"how": how} for how in _RATED], kind="rated")
-    pids = send(engine, queue, *[folder] * 3, kind="pid")
+    pids = send(engine, queue, *[folder] * 3, kind="pid", ordering_key="schlüssel")
     tenants = send(engine, queue, *[folder] * 2, kind="tenant")
     send(engine, queue, {"url": url}, kind="settles")
     [later] = send(engine, queue, 1, kind="ends", delay=timedelta(hours=1))
@@ -280,9 +280,9 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     )
     plain = Retry(delay=timedelta(hours=1), error="slow down")
     assert sorted(map(str, seen)) == sorted(map(str, [plain, *[isolated.RateLimited(3600)] * 3]))
-    [pid] = {int((tmp_path / f"pid-{one}-1").read_text()) for one in pids}
-    assert pid != os.getpid()
-    assert _is_gone(pid)
+    [(pid, ordering_key)] = {tuple((tmp_path / f"pid-{one}-1").read_text().split()) for one in pids}
+    assert (int(pid) != os.getpid(), ordering_key) == (True, "schlüssel")
+    assert _are_gone(pid)
     assert [(tmp_path / f"tenant-{one}-1").read_text() for one in tenants] == ["nobody"] * 2
     assert (tmp_path / "ended-1").read_text() == f"{-signal.SIGTERM}"
     assert charged(database, "costs") == 7
@@ -386,7 +386,7 @@ def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> 
     pids = []
     for done in 1, 2:
         [message_id] = send(engine, queue, {"folder": str(tmp_path)}, kind="pid")
-        pids.append(int(_said(tmp_path, f"pid-{message_id}-1")))
+        pids.append(int(_said(tmp_path, f"pid-{message_id}-1").split()[0]))
         until(lambda done=done: worker.stats.completed == done, "the next one is done")  # type: ignore[misc]
         if done == 1:
             os.kill(pids[0], signal.SIGKILL)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.testing import make_delivery
 from tests.fixtures.database import Database
 from tests.worker.conftest import MakeWorker, StartWorker
 from tests.worker.helpers import auntil, drained, send, threads_of, until
@@ -169,3 +170,14 @@ async def test_two_starts_at_once(handled: Queue, async_engine: AsyncEngine) -> 
     await worker.stop()
     assert [type(end) for end in ends] == [type(None), WorkerError]
     await auntil(lambda: not threads_of(worker.name), "all ended")
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_an_ordering_key(queue: Queue, engine: Engine, limit: int) -> None:
+    """It comes with the delivery, alone and among others, as that of a message without one shows none."""
+    keys = ("session-42", "schlüssel \N{SNOWMAN}", None)
+    for key in keys:
+        send(engine, queue, 1, ordering_key=key)
+    found = [delivery for _ in keys for delivery in queue.dequeue(engine, limit=limit)]
+    assert [delivery.ordering_key for delivery in found] == list(keys)
+    assert make_delivery(queue, 1, ordering_key=keys[0]).ordering_key == keys[0]

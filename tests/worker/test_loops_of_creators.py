@@ -29,19 +29,6 @@ def _refusing(connect: Creator) -> Creator:
     return create
 
 
-def _awaiting(connect: Creator) -> Creator:
-    """What it awaits belongs to a loop."""
-    ready = asyncio.get_running_loop().create_future()
-
-    async def create() -> Any:
-        if not ready.done():
-            asyncio.get_running_loop().call_soon(ready.set_result, None)
-        await ready
-        return await connect()
-
-    return create
-
-
 def _silent(connect: Creator) -> Creator:
     """In another loop nothing ever happens."""
     loop = asyncio.get_running_loop()
@@ -70,7 +57,7 @@ def _engine(database: Database, bound: Callable[[Creator], Creator]) -> AsyncEng
 async def test_it_is_told(queue: Queue, engine: Engine, database: Database) -> None:
     """A worker says why it cannot start and which argument helps; with an engine of its own it works."""
     queue.handler()(lambda _: None)
-    for bound in (_refusing, _awaiting, _silent):
+    for bound in (_refusing, _silent):
         single = _engine(database, bound)
         worker = retimed(AsyncWorker(single, queue), connect=0.1)
         said = r"async_creator serves one loop, give AsyncWorker\(worker_engine="

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,12 +14,10 @@ from sqlalchemy_fairqueue.worker import executor, threads
 from tests.fixtures.database import Database
 from tests.worker.helpers import (
     AT_ONCE,
-    LATER,
     LONG_LEASE,
     MANY_HEARTBEATS,
     auntil,
     count_effects,
-    held_of,
     is_empty,
     retimed,
     send,
@@ -79,30 +76,6 @@ async def test_both(queue: Queue, engine: Engine, database: Database, make_mixed
     assert count_effects(database) == 11
     assert database.value("select reason from fq_dead_letter") == "enough"
     assert threading.get_ident() not in threads
-
-
-async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker) -> None:
-    """The session of a plain function refuses to commit when its time is over, though nothing could stop its thread."""
-    go = threading.Event()
-    contexts: list[Context] = []
-
-    @queue.handler(timeout=timedelta(hours=1))
-    def handle(delivery: Delivery, session: Session, context: Context) -> None:
-        session.execute(_INSERT, {"id": delivery.message_id})
-        contexts.append(context)
-        until(go.is_set, "it may go on")
-
-    send(engine, queue, 1)
-    async with make_mixed(retry=LATER, timings={"cleanup": 0.0}) as worker:
-        await auntil(lambda: contexts, "it has written")
-        assert worker._runtime is not None
-        held_of(contexts[0]).time_over_at = 0.0
-        worker._runtime.executor._time_limits.wake_by(0.0)
-        await auntil(lambda: worker.stats.hung == 1, "its time is over")
-        go.set()
-        await auntil(lambda: worker.stats.hung == 0, "it has returned")
-    assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
-    assert count_effects(database) == 0
 
 
 async def test_its_message_is_cancelled(

@@ -1,16 +1,35 @@
-"""Outcomes of handlers in a worker with threads."""
+"""Outcomes of handlers, also of classes of the application's own, which mean what their base classes mean."""
 
+import asyncio
+import copy
+import pickle
 import threading
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Bury, BytesCodec, Context, Delivery, MessageCancelled, Queue, RetryPolicy
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    Bury,
+    BytesCodec,
+    Context,
+    Delivery,
+    MessageCancelled,
+    Queue,
+    Release,
+    Retry,
+    RetryPolicy,
+)
+from sqlalchemy_fairqueue.testing import aperform
+from sqlalchemy_fairqueue.values.outcomes import Outcome
 from tests.fixtures.database import Database
+from tests.worker import isolated
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import (
     AT_ONCE,
@@ -42,37 +61,42 @@ class _Undecided(RetryPolicy):
         raise ValueError("no delay")
 
 
+class _Nonsense(RetryPolicy):
+    def delay(self, *_: object) -> Any:
+        return "soon"
+
+
 def test_what_fails(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """Whatever a handler or its policy raises costs its message an attempt, and the only thread goes on.
 
     A message that always fails becomes a dead letter with its error and traceback; the lower limit counts.
     """
     tried: list[str] = []
+    raised = {"speechless": _Speechless, "unspeakable": _Unspeakable, "undecided": LookupError, "nonsense": LookupError}
+    policies = {
+        "kind": replace(AT_ONCE, max_attempts=2),
+        "undecided": _Undecided(),
+        "nonsense": _Nonsense(),
+        "own": None,
+    }
 
     def handle(delivery: Delivery) -> None:
         tried.append(delivery.kind)
         raise raised.get(delivery.kind, ValueError)("odd")
 
-    raised: dict[str, type[BaseException]] = {
-        "speechless": _Speechless, "unspeakable": _Unspeakable, "undecided": LookupError,
-    }  # fmt: skip
-    queue.handler("own")(handle)
-    queue.handler("kind", retry=replace(AT_ONCE, max_attempts=2))(handle)
-    for kind in ("speechless", "unspeakable"):
-        queue.handler(kind, retry=LATER)(handle)
-    queue.handler("undecided", retry=_Undecided())(handle)
-    send(engine, queue, 1, kind="own", max_attempts=3)
-    for kind in ("kind", *raised):
-        send(engine, queue, 1, kind=kind)
+    for kind in ("own", "kind", *raised):
+        queue.handler(kind, retry=policies.get(kind, LATER))(handle)
+        send(engine, queue, 1, kind=kind, max_attempts=3 if kind == "own" else 20)
     worker = start(queue, concurrency=1, retry=AT_ONCE)
-    until(lambda: worker.stats.buried == 2 and worker.stats.retried >= 6, "each has failed")
+    until(lambda: worker.stats.buried == 2 and worker.stats.retried >= 7, "each has failed")
     worker.stop()
-    assert sorted(tried)[:5] == ["kind"] * 2 + ["own"] * 3
+    assert sorted(tried)[:2] == ["kind"] * 2
+    assert tried.count("own") == 3
     assert raised.keys() <= set(tried)
     errors = {row.kind: row.error for row in database.rows("select kind, error from fq_message where attempts > 0")}
-    assert "_Speechless" in errors["speechless"]
-    assert errors["unspeakable"]
-    assert "no delay" in errors["undecided"]
+    assert errors.pop("unspeakable")
+    for kind, words in {"speechless": "_Speechless", "undecided": "no delay", "nonsense": "soon"}.items():
+        assert words in errors[kind]
     letters = database.rows("select reason, error, attempts from fq_dead_letter order by attempts")
     assert [(letter.attempts, letter.reason) for letter in letters] == [
         (2, "attempts exhausted: the policy's limit is 2"),
@@ -239,3 +263,121 @@ def test_context_variables(queue: Queue, engine: Engine) -> None:
     drained(engine, queue, concurrency=1)
     assert len({thread for thread, _ in seen}) == 1
     assert [tenant for _, tenant in seen] == ["nobody"] * 2
+
+
+_TWICE = RetryPolicy(first=timedelta(), max_attempts=2)
+
+
+class Declared(Retry):
+    """Says it for all of its outcomes."""
+
+    delay = timedelta(hours=1)
+    error = "slow down"
+
+
+class Unprepared(Retry):
+    """Does not call __init__."""
+
+    def __init__(self, hours: int) -> None:
+        self.delay = timedelta(hours=hours)
+        self.error = "slow down"
+
+
+class Closed(Release):
+    """Has arguments of its own."""
+
+    def __init__(self, hours: int) -> None:
+        super().__init__(delay=timedelta(hours=hours))
+
+
+class NoSuchCustomer(Bury):
+    """Has attributes of its own."""
+
+    def __init__(self, customer: int, /) -> None:
+        super().__init__(f"no customer {customer}")
+        self.customer = customer
+
+
+_OUTCOMES: list[Outcome] = [isolated.RateLimited(3600), Declared(), Unprepared(1), Closed(1), NoSuchCustomer(7)]
+_BASES: list[Outcome] = [
+    Retry(delay=timedelta(hours=1), error="slow down"),
+    Release(delay=timedelta(hours=1)),
+    Bury("no customer 7"),
+]
+_RETRIED, _RELEASED, _BURIED = ("slow down", 1, True), (None, 0, True), "no customer 7"
+_ENDS = [_RETRIED, _RETRIED, _RETRIED, _RELEASED, _BURIED, _RETRIED, _RELEASED, _BURIED]
+
+
+def _end(database: Database, message_id: int) -> object:
+    """How a message was settled."""
+    error = "select error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message where id = :id"
+    if rows := database.rows(error, id=message_id):
+        return tuple(rows[0])
+    return database.value("select reason from fq_dead_letter where message_id = :id", id=message_id)
+
+
+async def test_in_threads_and_tasks(engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """Raised and returned they settle the message as a worker does for their base, and a test sees them as they are."""
+    outcomes = [*_OUTCOMES, *_BASES]
+
+    def finish(delivery: Delivery) -> Outcome:
+        outcome: Outcome = outcomes[delivery.payload["number"]]
+        if delivery.payload["raises"]:
+            raise outcome
+        return outcome
+
+    def in_session(delivery: Delivery, session: Session) -> Any:  # noqa: ARG001 - named as it is asked for
+        return finish(delivery)
+
+    async def asynchronous(delivery: Delivery) -> Any:
+        return finish(delivery)
+
+    async def async_in_session(delivery: Delivery, session: AsyncSession) -> Any:  # noqa: ARG001 - see above
+        return finish(delivery)
+
+    payloads = [{"number": number, "raises": raises} for number in range(len(outcomes)) for raises in (False, True)]
+    handlers: list[Any] = [finish, in_session, asynchronous, async_in_session]
+    for handler in handlers:
+        queue = Queue(handler.__name__)
+        queue.handler(handler)
+        sent = send(engine, queue, *payloads)
+        if asyncio.iscoroutinefunction(handler):
+            await AsyncWorker(async_engine, queue, housekeeping=False, retry=_TWICE).run(drain=True)
+        else:
+            await asyncio.to_thread(drained, engine, queue, retry=_TWICE)
+        async with AsyncSession(async_engine) as session:
+            for message_id, payload in zip(sent, payloads, strict=True):
+                assert _end(database, message_id) == _ENDS[payload["number"]], payload
+                assert await aperform(queue, payload, session=session) is outcomes[payload["number"]]
+
+
+def _pickled(outcome: Outcome) -> Any:
+    return pickle.loads(pickle.dumps(outcome))  # noqa: S301 - our own
+
+
+def test_they_can_be_copied() -> None:
+    """Copied and pickled they are equal, with all that they have, whatever their arguments are."""
+    for outcome in _OUTCOMES:
+        for made in (copy.copy(outcome), copy.deepcopy(outcome), _pickled(outcome)):
+            assert (made, str(made), vars(made)) == (outcome, str(outcome), vars(outcome))
+
+
+async def test_an_outcome_that_says_nothing(queue: Queue, engine: Engine) -> None:
+    """An Outcome that is neither of the three is an exception like any other, in tests too."""
+
+    class Unknown(Outcome):
+        pass
+
+    @queue.handler
+    def handle(delivery: Delivery) -> Outcome:
+        if delivery.payload == "raised":
+            raise Unknown
+        return Unknown()
+
+    send(engine, queue, "raised", "returned")
+    await asyncio.to_thread(drained, engine, queue, retry=_TWICE)
+    exhausted = "attempts exhausted: the policy's limit is 2"
+    assert [letter.reason for letter in queue.dead_letters.list(engine)] == [exhausted] * 2
+    for payload in ("raised", "returned"):
+        with pytest.raises(Unknown):
+            await aperform(queue, payload)

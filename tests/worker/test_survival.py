@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
@@ -96,24 +96,6 @@ def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, star
         log.removeHandler(broken)
 
 
-def test_a_policy_that_says_nonsense(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A policy whose delay is no duration costs its message an attempt, and keeps no other from being settled."""
-
-    class Nonsense(RetryPolicy):
-        def delay(self, *_: Any) -> Any:
-            return "soon"
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        if delivery.payload == "bad":
-            raise ValueError
-
-    start(queue, retry=Nonsense())
-    send(engine, queue, "bad", *range(5))
-    until(lambda: database.value("select count(*) from fq_message") == 1, "the others are completed")
-    until(lambda: "soon" in (database.value("select error from fq_message") or ""), "it says why")
-
-
 def test_one_broken_queue(engine: Engine, database: Database, start: StartWorker, clock: Clock, busy: Busy) -> None:
     """A queue whose schema refuses its heartbeat costs the worker's other queues no lease."""
     with create_engine(database.url, poolclass=NullPool).begin() as connection:
@@ -166,14 +148,3 @@ async def test_a_handler_that_stops_iterations(
     send(engine, queue, 1)
     async with AsyncWorker(async_engine, queue, retry=AT_ONCE):
         await auntil(lambda: is_empty(database), "it is tried again")
-
-
-def test_a_generator_in_disguise(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A function that returns a generator has done nothing, and its message says so; another iterator is a result."""
-    queue.handler("generator")(lambda _: (page for page in "ab"))
-    queue.handler("iterator")(lambda _: iter("ab"))
-    for kind in "generator", "iterator":
-        send(engine, queue, 1, kind=kind)
-    start(queue)
-    until(lambda: database.value("select count(*) from fq_message") == 1, "the iterator is done")
-    until(lambda: "generator" in (database.value("select error from fq_message") or ""), "the generator has failed")

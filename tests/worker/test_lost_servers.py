@@ -1,21 +1,24 @@
-"""Connections that stay open and are never answered."""
+"""Servers that are away, and connections that stay open and are never answered."""
 
 import asyncio
 import socket
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from math import log2
+from time import monotonic
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.timings import Timings
 from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
-from tests.worker.helpers import auntil, call, is_empty, retimed, send, until, waiting
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, call, is_empty, retimed, send, until, waiting
 
 _OTHERS = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 
@@ -106,3 +109,50 @@ async def test_a_timeout_of_somebody_else_is_not_ours(queue: Queue) -> None:
 
     with pytest.raises(TimeoutError, match="the vault"):
         await asyncio.to_thread(use)
+
+
+# Dequeues, lookups of unanswered dequeues, settlements, heartbeats, signals, the listener; and the polls that the
+# listener asks for when it fails.
+_PARTS = 7
+_MESSAGES = 50
+
+
+def _most(seconds: float) -> float:
+    """The most attempts in so many seconds: the wait of a part doubles each time, and a wait is halved at most."""
+    shortest = Timings().backoff_first / 2
+    return _PARTS * (2 + log2(seconds / shortest + 1))
+
+
+def test_every_part_backs_off(
+    queue: Queue, engine: Engine, database: Database, proxy: Proxy, seen: list[object]
+) -> None:
+    """A worker that loses its server while it is at work connects a few times a second, whatever finishes meanwhile.
+
+    What it had in hand is completed when the server is back, once, and it goes on.
+    """
+    began, finished, away = list[int](), list[int](), threading.Event()
+
+    @queue.handler("one after the other")
+    def handle(delivery: Delivery) -> None:
+        began.append(delivery.payload)
+        away.wait()
+        threading.Event().wait(delivery.payload / _MESSAGES)
+        finished.append(delivery.payload)
+
+    own = create_engine(proxy.url)
+    worker = Worker(own, queue, lease=LONG_LEASE, concurrency=_MESSAGES + 1, housekeeping=False)
+    with retimed(worker, **MANY_HEARTBEATS, hear_after=0.2, unanswered_after=0.1):
+        send(engine, queue, *range(_MESSAGES), kind="one after the other")
+        until(lambda: len(began) == _MESSAGES, "all are at work")
+        began_at = monotonic()
+        proxy.go_away()
+        away.set()
+        until(lambda: len(finished) == _MESSAGES, "all have finished")
+        until(lambda: worker.stats.failures > 2 * _PARTS, "all parts have failed")
+        assert proxy.refused <= _most(monotonic() - began_at)
+        proxy.come_back()
+        until(lambda: is_empty(database), "all are settled")
+        send(engine, queue, 1)
+        until(lambda: seen == [1], "it goes on")
+    assert (len(began), worker.stats.lost) == (_MESSAGES, 0)
+    own.dispose()
