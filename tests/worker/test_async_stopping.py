@@ -273,22 +273,16 @@ async def test_handlers_are_told_before_anything_is_waited_for(
     assert told == [True]
 
 
-async def test_a_stop_that_is_cancelled(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_a_stop_that_is_cancelled(queue: Queue, engine: Engine, async_engine: AsyncEngine, busy: Busy) -> None:
     """Who cancels a stop does not wait for its end, but it comes: nothing of the worker is left."""
-    started, go = asyncio.Event(), asyncio.Event()
-
-    @queue.handler()
-    async def handle(_: Delivery) -> None:
-        started.set()
-        await go.wait()
-
+    queue.handler()(busy)
     worker = AsyncWorker(async_engine, queue)
     await worker.start()
     send(engine, queue, 1)
-    await started.wait()
+    await auntil(lambda: busy.contexts, "it is at work")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(worker.stop(), 0.05)
-    go.set()
+    busy.go.set()
     await auntil(lambda: not threads_of(worker.name), "the worker has stopped")
     await worker.stop()
     assert worker.stats.completed == 1

@@ -70,7 +70,6 @@ does = {
     "return": lambda: fork(lambda: None),
     "raise": lambda: fork(fail),
     "exit": lambda: fork(lambda: sys.exit(3)),
-    "exit in peace": lambda: fork(sys.exit),
     "exit with words": lambda: fork(lambda: sys.exit("no more")),
 }
 
@@ -93,12 +92,7 @@ async def handle_with_in_loop(delivery, session):
 def wrap(delivery):
     return handle_in_loop(delivery)
 
-def own(number, frame):
-    os._exit(7)
-
 queue.handler("thread")(handle)
-if how == "own handler":
-    signal.signal(signal.SIGTERM, own)
 if how == "loop":
     queue.handler("loop")(handle_in_loop)
     queue.handler("loop by a plain function")(wrap)
@@ -138,7 +132,7 @@ _ENDS = {
     # Also one that is at work.
     "pool": 1,
 }
-_COMES_BACK = {"return": 0, "raise": 1, "exit": 3, "exit in peace": 0, "exit with words": 1}
+_COMES_BACK = {"return": 0, "raise": 1, "exit": 3, "exit with words": 1}
 
 
 @pytest.mark.parametrize(
@@ -181,12 +175,6 @@ def test_a_child_of_a_handler_in_a_child_process(queue: Queue, engine: Engine) -
     ids = send(engine, queue, 1, 2)
     Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
     assert [queue.result(engine, one) for one in ids] == ["status 0"] * 2
-
-
-def test_a_handler_of_the_program(queue: Queue, engine: Engine, run: Run) -> None:
-    """A handler that the program had before its worker is in its place in a child."""
-    send(engine, queue, "terminate", kind="thread")
-    assert run("own handler")[0] == ["thread, terminate: 7", "returned"]
 
 
 def test_a_worker_whose_loop_is_closed() -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -26,20 +26,20 @@ ENDS: dict[str, Callable[[Queue, Any, Delivery], None]] = {
 }
 
 
-def _check(worker: Worker | AsyncWorker, queue: Queue, engine: Engine, calls: list[str]) -> None:
-    """What was asked to come again came again, and was completed then."""
-    assert sorted(calls) == sorted([*ENDS, "retry", "release"])
-    counts = worker.stats.as_dict()
-    expected = {"completed": 3, "lost": 0, "retried": 1, "released": 1, "buried": 1}
-    assert {name: counts[name] for name in expected} == expected
-    assert [letter.reason for letter in queue.dead_letters.list(engine)] == ["poison"]
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_in_its_session(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, is_async: bool
+@pytest.mark.parametrize("where", ["its session", "its async session", "a transaction of its own"])
+async def test_by_each_verb(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    async_engine: AsyncEngine,
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
 ) -> None:
-    """The message ends as the handler asked, with what its session wrote; what it asked to have again comes again."""
+    """The message ends as the handler asked, with what its session wrote; what it asked to have again comes again.
+
+    It is not lost, also if the handler has ended it in a transaction of its own, and the log says nothing of it.
+    """
+    caplog.set_level(logging.INFO)
     calls: list[str] = []
 
     def handle(delivery: Delivery, session: Session) -> None:
@@ -53,13 +53,25 @@ async def test_in_its_session(
     async def await_it(delivery: Delivery, session: AsyncSession) -> None:
         await session.run_sync(lambda sync: handle(delivery, sync))
 
-    queue.handler()(await_it if is_async else handle)
+    def in_its_own(delivery: Delivery) -> None:
+        with Session(engine) as session, session.begin():
+            handle(delivery, session)
+
+    handlers: dict[str, Any] = {"its session": handle, "its async session": await_it}
+    queue.handler()(handlers.get(where, in_its_own))
     sessions = sessionmaker(engine)
     async with AsyncWorker(async_engine, queue, concurrency=1, sync_session_factory=sessions) as worker:
         send(engine, queue, *ENDS)
         await auntil(lambda: is_empty(database), "all have ended")
     assert len(calls) == count_effects(database)
-    _check(worker, queue, engine, calls)
+    # What was asked to come again came again, and was completed then.
+    assert sorted(calls) == sorted([*ENDS, "retry", "release"])
+    counts = worker.stats.as_dict()
+    expected = {"completed": 3, "lost": 0, "retried": 1, "released": 1, "buried": 1}
+    assert {name: counts[name] for name in expected} == expected
+    assert [letter.reason for letter in queue.dead_letters.list(engine)] == ["poison"]
+    [warned] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "is a dead letter now" in warned
 
 
 def test_two_deliveries_that_are_settled_together(
@@ -92,30 +104,6 @@ def test_two_deliveries_that_are_settled_together(
     worker.stop()
     assert calls == [1, 2]
     assert (worker.stats.completed, worker.stats.retried, worker.stats.lost) == (1, 1, 0)
-
-
-def test_in_a_transaction_of_its_own(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What the handler has ended itself is not lost, and the log says nothing of it."""
-    caplog.set_level(logging.INFO)
-    calls: list[str] = []
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        verb = delivery.payload
-        calls.append(verb)
-        if calls.count(verb) == 1:
-            with Session(engine) as session, session.begin():
-                ENDS[verb](queue, session, delivery)
-
-    worker = start(queue, concurrency=1)
-    send(engine, queue, *ENDS)
-    until(lambda: is_empty(database), "all have ended")
-    worker.stop()
-    _check(worker, queue, engine, calls)
-    [warned] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "is a dead letter now" in warned
 
 
 def test_an_end_that_did_not_count(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:

@@ -93,10 +93,12 @@ Program = Callable[..., Any]
 def program(database: Database, tmp_path: Path) -> Iterator[Program]:
     """A process that runs a worker; *whole*: one whose interpreter ends as that of a program does."""
     (tmp_path / "program.py").write_text(_PROGRAM)
-    url = database.url.render_as_string(hide_password=False)
+    own = database.url.render_as_string(hide_password=False)
     with contextlib.ExitStack() as stack:
 
-        def run(grace: float, where: str = "in threads", again: float = 0.0, *, whole: bool = False) -> Any:
+        def run(
+            grace: float, where: str = "in threads", again: float = 0.0, url: str = own, *, whole: bool = False
+        ) -> Any:
             words = [str(tmp_path / "program.py"), url, str(tmp_path), str(grace), where, str(again)]
             if not whole:
                 return stack.enter_context(forked(*words, folder=tmp_path))
@@ -163,29 +165,12 @@ def test_the_end_of_grace_by_a_signal(
     assert given_back(database) == 1
 
 
-_START = """
-import asyncio, sys
-from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
-
-url, where = sys.argv[1:]
-queue = Queue("documents")
-queue.handler()(lambda delivery: None)
-if where == "in a loop":
-    asyncio.run(AsyncWorker(create_async_engine(url), queue).run(handle_signals=True))
-else:
-    Worker(create_engine(url), queue).run(handle_signals=True)
-"""
-
-
 @pytest.mark.parametrize("where", ["in threads", pytest.param("in a loop", marks=pytest.mark.whole)])
-def test_a_signal_during_the_start(tmp_path: Path, where: str) -> None:
+def test_a_signal_during_the_start(program: Program, where: str) -> None:
     """A worker that waits for a database that does not answer ends at the first signal, in good order."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"postgresql+psycopg://nobody@127.0.0.1:{silent.getsockname()[1]}/nothing"
-        (tmp_path / "start.py").write_text(_START)
-        with forked("start.py", url, where, folder=tmp_path) as process, silent.accept()[0]:
+        process = program(600.0, where, url=f"postgresql+psycopg://nobody@127.0.0.1:{silent.getsockname()[1]}/nothing")
+        with silent.accept()[0]:
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE.total_seconds()) == 0
 
