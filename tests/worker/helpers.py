@@ -5,6 +5,8 @@ import contextlib
 import inspect
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -98,9 +100,13 @@ async def call(method: Callable[..., Any], *given: Any) -> Any:
 
 
 @contextlib.contextmanager
-def forked(*words: str, folder: Path) -> Iterator[Fork]:
-    """``python ...`` in a folder; it is killed when the block ends."""
-    with Fork(["python", *words], folder, os.environ) as process:
+def forked(*words: str, folder: Path, whole: bool = False) -> Iterator[Any]:
+    """``python ...`` in a folder; it is killed when the block ends.
+
+    *whole*: with an interpreter of its own, which ends as that of a program does.
+    """
+    started: Any = subprocess.Popen([sys.executable, *words]) if whole else Fork(["python", *words], folder, os.environ)
+    with started as process:
         try:
             yield process
         finally:

@@ -219,10 +219,6 @@ async def test_concurrency(queue: Queue, engine: Engine, async_engine: AsyncEngi
     assert most == 5
 
 
-pytestmark = pytest.mark.usefixtures("effects")
-
-_INSERT = text("insert into effect values (:id)")
-
 MakeWorker = Callable[..., AsyncWorker]
 
 

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue import Bury, Context, Delivery, Queue, Retry, RetryPol
 from sqlalchemy_fairqueue.worker import handling
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
-from tests.worker.conftest import MakeWorker, StartWorker
+from tests.worker.conftest import MakeWorker
 from tests.worker.helpers import AT_ONCE, LATER, drained, expire_leases, is_empty, send, until
 
 _ONCE = RetryPolicy(max_attempts=1)
@@ -49,8 +49,8 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(("own", "policy"), [(2, AT_ONCE), (20, replace(AT_ONCE, max_attempts=2))])
-def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, start: StartWorker, caplog: pytest.LogCaptureFixture, own: int, policy: RetryPolicy
+def test_death_is_said_and_counted(
+    queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture, own: int, policy: RetryPolicy
 ) -> None:
     """Whichever limit ends a message, the log names it and says that it is dead, and it is counted as buried."""
     limits: list[tuple[int, int]] = []
@@ -61,9 +61,7 @@ def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
         raise ValueError("odd")
 
     [message_id] = send(engine, queue, 1, max_attempts=own)
-    worker = start(queue)
-    until(lambda: worker.stats.buried, "it is a dead letter")
-    worker.stop()
+    worker = drained(engine, queue)
     assert limits == [(1, 2), (2, 2)]
     shown = f"{message_id} --queue {queue.name}"
     whose = "" if own == 2 else ": the policy's limit is 2"
@@ -114,14 +112,10 @@ def test_a_rolling_deploy(  # noqa: PLR0917 - fixtures
     assert queue.dead_letters.list(engine) == []
 
 
-def test_a_kind_that_nobody_knows(
-    handled: Queue, engine: Engine, start: StartWorker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_kind_that_nobody_knows(handled: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """After a while its failures count, so that it ends as a dead letter that says why."""
     send(engine, Queue("documents"), 1, kind="unknown", max_attempts=2)
-    worker = start(handled, retry=AT_ONCE)
-    until(lambda: worker.stats.buried, "it is a dead letter")
-    worker.stop()
+    worker = drained(engine, handled, retry=AT_ONCE)
     releases = handling.UNKNOWN_KIND_RELEASES
     assert (worker.stats.released, worker.stats.retried, worker.stats.buried) == (releases, 1, 1)
     [letter] = handled.dead_letters.list(engine)

@@ -9,7 +9,6 @@ import importlib
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -35,7 +34,6 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
-from tests.fixtures.forks import Fork
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
 from tests.worker.conftest import MakeWorker
@@ -477,32 +475,23 @@ if __name__ == "__main__":
     ],
 )
 def test_no_orphans(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, tmp_path: Path, how: str, handler: str
+    queue: Queue, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, handler: str
 ) -> None:
     """When a worker's process is killed, or ends without a stop, no child is left, whatever its handler does."""
     if handler == "hang_without_threads" and sys.platform != "linux":
         pytest.skip("only Linux kills a process that runs no Python thread")
     send(engine, queue, {"folder": str(tmp_path)})
-    source = tmp_path / "program.py"
-    source.write_text(_PROGRAM)
-    words = [str(source), database.url.render_as_string(hide_password=False), handler, how]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with (
-        # What ends as the interpreter of a program does.
-        subprocess.Popen([sys.executable, *words], env=environment)
-        if how == "leave"
-        else Fork(["python", *words], tmp_path, environment)
-    ) as process:
-        try:
-            pids = _said(tmp_path, "begun-1")
-            if how == "kill":
-                process.kill()
-            else:
-                (tmp_path / "leave").touch()
-            assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
-            until(lambda: _are_gone(pids), "no process is left")
-        finally:
+    (tmp_path / "program.py").write_text(_PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    words = [str(tmp_path / "program.py"), engine.url.render_as_string(hide_password=False), handler, how]
+    with forked(*words, folder=tmp_path, whole=how == "leave") as process:
+        pids = _said(tmp_path, "begun-1")
+        if how == "kill":
             process.kill()
+        else:
+            (tmp_path / "leave").touch()
+        assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
+        until(lambda: _are_gone(pids), "no process is left")
 
 
 def test_a_program_without_a_guard(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:

@@ -32,20 +32,6 @@ def test_a_handler_says_what_it_cost(queue: Queue, engine: Engine, database: Dat
     assert charged(database) == 3 * 412
 
 
-def test_a_handler_with_a_session(queue: Queue, engine: Engine, database: Database) -> None:
-    """The cost commits with what the handler wrote."""
-    queue.configure(engine, fair_by="cost")
-    queue.enqueue(engine, channel="a", payload=1)
-
-    @queue.handler()
-    def handle(_: Delivery, context: Context, session: Session) -> None:
-        session.connection()
-        context.cost = 9
-
-    drained(engine, queue)
-    assert charged(database) == 9
-
-
 @pytest.mark.parametrize("cost", [-1, 10**9 + 1, 1.5, "7", True])
 def test_a_bad_cost_is_refused(cost: Any) -> None:
     """It names the value, and the cost stays as it was."""
@@ -74,18 +60,18 @@ def test_a_handler_is_charged_while_it_runs(
     send(engine, queue, 1)
     end = threading.Event()
 
-    def handle(delivery: Delivery, context: Context) -> None:
+    def handle(delivery: Delivery) -> None:
         end.wait(PATIENCE.total_seconds())
-        if way == "told":
-            context.cost = 77
         if way == "verb":
             queue.complete(engine, delivery)
 
-    def handle_in_session(_: Delivery, session: Session) -> None:
+    def handle_in_session(_: Delivery, context: Context, session: Session) -> None:
         session.connection()
         end.wait(PATIENCE.total_seconds())
+        if way == "told":
+            context.cost = 77
 
-    queue.handler()(handle_in_session if way == "session" else handle)
+    queue.handler()(handle_in_session if way in {"session", "told"} else handle)
     worker = start(queue, timings={"charge_every": 0.05})
     until(lambda: charged(database) > 2_500, "it is charged more than the dequeue did")
     if way == "stop":

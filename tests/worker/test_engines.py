@@ -302,16 +302,6 @@ _OF_AN_ENGINE = {
 _WITH_OPTIONS = [(name, {"stream_results": False}) for name in ("connect", "engine_connect", "begin, local")]
 
 
-@pytest.fixture
-def app(make_database: MakeDatabase) -> Database:
-    """A database with two installations, which only the search_path tells apart: in public and in app."""
-    database = make_database(schema="app")
-    with database.own.connect().execution_options(isolation_level="READ COMMITTED") as connection:
-        install_fairqueue(connection, schema="public")
-        connection.commit()
-    return database
-
-
 def _handled(name: str) -> Queue:
     queue = Queue(name)
     queue.handler()(lambda _: None)
@@ -319,11 +309,15 @@ def _handled(name: str) -> Queue:
 
 
 @pytest.mark.parametrize("in_loop", [False, pytest.param(True, marks=pytest.mark.whole)])
-async def test_listeners(app: Database, *, in_loop: bool) -> None:
+async def test_listeners(make_database: MakeDatabase, *, in_loop: bool) -> None:
     """Calls on an engine and a worker's connections work where its sessions do, also if it is one with other options.
 
     The listeners of an AsyncEngine are those of its sync engine.
     """
+    # Two installations, which only the search_path tells apart: in public and in app.
+    app = make_database(schema="app")
+    with app.own.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
+        install_fairqueue(connection, schema="public")
     listeners = _OF_THE_POOL | _OF_AN_ENGINE
     for name, options in [*((name, {}) for name in listeners), *_WITH_OPTIONS]:
         made: Any = create_async_engine(async_url(app.url)) if in_loop else create_engine(sync_url(app.url))
@@ -348,14 +342,9 @@ async def test_listeners(app: Database, *, in_loop: bool) -> None:
 _STRICT = {"options": "-c default_transaction_isolation=serializable"}
 
 
-@pytest.fixture
-def strict(database: Database) -> Engine:
-    """An engine on the test's database, for which the default is SERIALIZABLE."""
-    return create_engine(database.url, connect_args=_STRICT, poolclass=NullPool)
-
-
-def test_a_strict_default(queue: Queue, engine: Engine, strict: Engine, database: Database, seen: list[object]) -> None:
+def test_a_strict_default(queue: Queue, engine: Engine, database: Database, seen: list[object]) -> None:
     """It asks for READ COMMITTED, takes, and what it settles stays settled; so do its chores what they make."""
+    strict = create_engine(database.url, connect_args=_STRICT, poolclass=NullPool)
     days = "select count(*) from pg_inherits where inhparent = cast('fq_history' as regclass)"
     before = database.value(days)
     send(engine, queue, *range(10))

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -17,41 +17,35 @@ from sqlalchemy_fairqueue.testing import assert_enqueued, perform, refute_enqueu
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker import isolated
-from tests.worker.helpers import LATER, count_effects, drained, is_empty, send
+from tests.worker.helpers import LATER, count_effects, drained, is_empty, send, write_effect
 from tests.worker.isolated import Text
 
 
 @pytest.mark.usefixtures("effects")
-def test_a_plain_job(queue: Queue, engine: Engine, database: Database) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_job(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, is_async: bool
+) -> None:
     """It gets its context, its session and its arguments, and its writes are committed with the completion."""
     found = []
 
-    @queue.job
     def pay(context: Context, session: Session, *, order: UUID, amount: Decimal = Decimal(1)) -> None:
-        session.execute(text("insert into effect values (:id)"), {"id": context.delivery.message_id})
+        write_effect(session, context.delivery)
         found.append((order, amount, context.delivery.channel))
 
+    async def apay(context: Context, session: AsyncSession, *, order: UUID, amount: Decimal = Decimal(1)) -> None:
+        await session.run_sync(lambda sync: pay(context, sync, order=order, amount=amount))
+
+    job: Any = queue.job(apay if is_async else pay)
     order = uuid4()
-    pay.enqueue(engine, "a", order=order, amount=Decimal("9.90"))
-    pay.enqueue(engine, "b", order=order)
-    assert drained(engine, queue).stats.completed == 2
+    job.enqueue(engine, "a", order=order, amount=Decimal("9.90"))
+    job.enqueue(engine, "b", order=order)
+    sessions = sessionmaker(engine)
+    worker = AsyncWorker(async_engine, queue, housekeeping=False, sync_session_factory=sessions)
+    await worker.run(drain=True)
+    assert worker.stats.completed == 2
     assert sorted(found) == [(order, Decimal(1), "b"), (order, Decimal("9.90"), "a")]
     assert count_effects(database) == 2
-
-
-async def test_an_async_job(queue: Queue, async_engine: AsyncEngine) -> None:
-    """An AsyncWorker awaits it, with an AsyncSession."""
-    found = []
-
-    @queue.job
-    async def greet(session: AsyncSession, name: str) -> None:
-        found.append(await session.scalar(text("select 'hello ' || :name"), {"name": name}))
-
-    async with AsyncSession(async_engine) as session:
-        greet.enqueue(session, "a", "Ada")
-        await session.commit()
-    await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
-    assert found == ["hello Ada"]
 
 
 def test_handlers_beside_jobs(queue: Queue, engine: Engine) -> None:

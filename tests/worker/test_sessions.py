@@ -16,6 +16,8 @@ from sqlalchemy_fairqueue.worker.executor import TaskExecutor
 from tests.fixtures.database import Database
 from tests.worker.helpers import AT_ONCE, LATER, auntil, count_effects, drained, is_empty, send, write_effect
 
+pytestmark = pytest.mark.usefixtures("effects")
+
 
 def _rolls_back(_: Delivery, session: Session) -> None:
     session.rollback()
@@ -58,7 +60,6 @@ def test_the_session_of_the_caller_goes_on(queue: Queue, engine: Engine) -> None
     sessions.remove()
 
 
-@pytest.mark.usefixtures("effects")
 def test_one_session_for_all(queue: Queue, engine: Engine, database: Database) -> None:
     """Where the factory gives one session again and again, nothing of a handler that failed is left in it."""
 
@@ -183,9 +184,6 @@ async def test_a_narrow_pool_is_said(database: Database, caplog: pytest.LogCaptu
             engine.dispose()
         said = "has 3 connection(s)" in caplog.text and "or give the worker concurrency=3" in caplog.text
         assert said == is_said, pool
-
-
-pytestmark = pytest.mark.usefixtures("effects")
 
 
 def _commit(delivery: Delivery, session: Session, times: int = 1) -> None:

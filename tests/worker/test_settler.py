@@ -34,7 +34,7 @@ from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import Busy, aside, held_of, is_empty, polled_again, send, until
+from tests.worker.helpers import Busy, aside, drained, held_of, is_empty, polled_again, send, until
 
 
 @contextlib.contextmanager
@@ -264,7 +264,7 @@ def _refuse(database: Database, on: str, when: str, code: str = "23514", name: s
 
 
 def test_an_end_that_the_database_refuses_is_an_attempt(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged, its message tried again without those words, and counts; its neighbours are settled."""
     codes = ["23514", "21000", "AB001"]
@@ -272,9 +272,7 @@ def test_an_end_that_the_database_refuses_is_an_attempt(
         _refuse(database, "update on fq_message", f"new.error = '{code}'", code, f"refuse_{code}")
     queue.handler()(_retry_with)
     send(engine, queue, "good", *codes, "fine")
-    start(queue)
-    put_off = "select count(*) from fq_message where attempts = 1 and lease_id is null"
-    until(lambda: database.value(put_off) == 5, "all are put off")
+    drained(engine, queue)
     rows = database.rows("select error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message order by id")
     assert list(map(tuple, rows)) == [("good", 1, True), *[(None, 1, True)] * 3, ("fine", 1, True)]
     assert caplog.text.count("cannot be settled by retry") == caplog.text.count(" tries to retry it: not this one") == 3
@@ -286,7 +284,7 @@ def _retry_with(delivery: Delivery) -> Retry:
 
 
 def test_an_end_that_cannot_be_sent_costs_its_own_message(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is told by id and kind, and tried again without those words; all others of the batch are settled."""
 
@@ -299,13 +297,12 @@ def test_an_end_that_cannot_be_sent_costs_its_own_message(
     [*_, bad] = send(engine, queue, "good", "fine", "bad", kind="odd")
     send(engine, queue, *range(20), kind="even", channel="customer-2")
     event.listen(engine, "do_execute", refuse)
-    worker = start(queue)
-    until(lambda: worker.stats.completed == 20 and worker.stats.retried == 3, "all are settled")
+    worker = drained(engine, queue)
+    assert (worker.stats.completed, worker.stats.retried, worker.stats.failures) == (20, 3, 0)
     rows = database.rows("select error, attempts from fq_message order by id")
     assert list(map(tuple, rows)) == [("good", 1), ("fine", 1), (None, 1)]
     said = "kind odd cannot be settled by retry, so the worker tries to retry it: AttributeError"
     assert f"message {bad} of queue documents, channel customer-1, {said}" in caplog.text
-    assert worker.stats.failures == 0
 
 
 class _Text:
@@ -318,14 +315,13 @@ class _Text:
         return json.loads(content)
 
 
-def test_a_result_that_is_no_bytes(engine: Engine, start: StartWorker) -> None:
+def test_a_result_that_is_no_bytes(engine: Engine) -> None:
     """A result that the codec does not make bytes of is not kept, says so, and its message is completed."""
     queue = Queue("documents", codec=_Text())
     queue.configure(engine, result_retention=timedelta(hours=1))
     queue.handler()(lambda _: "text")
     [message_id] = send(engine, queue, 1)
-    worker = start(queue)
-    until(lambda: worker.stats.completed == 1, "it is completed")
+    assert drained(engine, queue).stats.completed == 1
     with pytest.raises(ResultNotKept, match="_Text made a str of it"):
         queue.result(engine, message_id)
 
@@ -350,15 +346,14 @@ def test_what_is_about_no_message_costs_no_attempt(
 
 
 def test_a_dead_letter_in_place_of_another_is_counted(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At the last attempt another dead letter is sent for one that is refused, and counted."""
     _refuse(database, "insert on fq_dead_letter", "new.reason = 'no good'")
     queue.handler()(lambda _: Bury("no good"))
     send(engine, queue, 1, max_attempts=1)
-    worker = start(queue)
-    until(lambda: worker.stats.buried == 1, "it is a dead letter")
-    assert worker.stats.retried == 0
+    worker = drained(engine, queue)
+    assert (worker.stats.buried, worker.stats.retried) == (1, 0)
     assert "is a dead letter now, at attempt 1 of 1: attempts exhausted" in caplog.text
 
 

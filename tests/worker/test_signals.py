@@ -5,8 +5,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -100,11 +98,7 @@ def program(database: Database, tmp_path: Path) -> Iterator[Program]:
             grace: float, where: str = "in threads", again: float = 0.0, url: str = own, *, whole: bool = False
         ) -> Any:
             words = [str(tmp_path / "program.py"), url, str(tmp_path), str(grace), where, str(again)]
-            if not whole:
-                return stack.enter_context(forked(*words, folder=tmp_path))
-            process = stack.enter_context(subprocess.Popen([sys.executable, *words]))
-            stack.callback(process.kill)
-            return process
+            return stack.enter_context(forked(*words, folder=tmp_path, whole=whole))
 
         yield run
 

@@ -17,7 +17,18 @@ from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database, install
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import AT_ONCE, LONG_LEASE, MANY_HEARTBEATS, Busy, auntil, is_empty, outlive, send, until
+from tests.worker.helpers import (
+    AT_ONCE,
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    Busy,
+    auntil,
+    drained,
+    is_empty,
+    outlive,
+    send,
+    until,
+)
 
 
 def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, start: StartWorker, seen: list[object]) -> None:
@@ -73,7 +84,7 @@ def test_whatever_is_raised(  # noqa: PLR0917 - fixtures
         assert f"in {step}" in caplog.text
 
 
-def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_a_log_that_fails(queue: Queue, engine: Engine) -> None:
     """A handler of the application's logging that raises costs no thread and no message."""
 
     class Broken(logging.Handler):
@@ -88,10 +99,9 @@ def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, star
     log = logging.getLogger("sqlalchemy_fairqueue.worker")
     broken = Broken()
     log.addHandler(broken)
+    send(engine, queue, *range(5))
     try:
-        start(queue, concurrency=1, retry=AT_ONCE)
-        send(engine, queue, *range(5))
-        until(lambda: is_empty(database), "all are done")
+        assert drained(engine, queue, concurrency=1, retry=AT_ONCE).stats.completed == 5
     finally:
         log.removeHandler(broken)
 

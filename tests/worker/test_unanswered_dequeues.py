@@ -16,28 +16,22 @@ from tests.worker.conftest import StartWorker
 from tests.worker.helpers import Busy, given_back, is_empty, send, until
 
 
-@pytest.fixture
-def lost(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The first dequeue of a message "lost" fails before it is answered; here is what it took."""
-    took: list[int] = []
+def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a dequeue took whose answer is lost is given back while no handler is free, so that others can do it."""
+    lost: list[int] = []
     answer = Consumer.dequeue
 
     def dequeue(consumer: Consumer, connection: Connection, *asked: Any) -> Deliveries:
         batch = answer(consumer, connection, *asked)
-        if not took and any(delivery.payload == "lost" for delivery in batch):
-            took.extend(delivery.message_id for delivery in batch)
+        if not lost and any(delivery.payload == "lost" for delivery in batch):
+            lost.extend(delivery.message_id for delivery in batch)
             consumer.forget_leases()
             raise ConnectionError("the connection is gone")
         return batch
 
     monkeypatch.setattr(Consumer, "dequeue", dequeue)
-    return took
-
-
-def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, lost: list[int], busy: Busy
-) -> None:
-    """What was lost is given back while no handler is free, so that other workers can do it."""
     queue.handler()(busy)
     send(engine, queue, "first")
     worker = start(queue, concurrency=2, lease=timedelta(hours=1), timings={"unanswered_after": 0.3})
