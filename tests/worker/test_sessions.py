@@ -151,28 +151,22 @@ def test_classes_of_sessions(queue: Queue, engine: Engine) -> None:
     assert [one.__mro__[1] for one in found] == [_Both, _Both]
 
 
-def _session(_: Delivery, session: Session) -> None: ...
-
-
-async def _async_session(_: Delivery, session: AsyncSession) -> None: ...
-
-
 async def test_a_narrow_pool_is_said(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     """A worker whose handlers' sessions may want more connections than their pool has says so at its start."""
     pools: list[tuple[dict[str, Any], Any, bool]] = [
-        ({"pool_size": 3, "max_overflow": 0}, _session, True),
-        ({"pool_size": 3, "max_overflow": 0}, _async_session, True),
-        ({"pool_size": 2, "max_overflow": 2}, _session, False),
-        ({"pool_size": 1, "max_overflow": -1}, _session, False),
-        ({"pool_size": 0, "max_overflow": 0}, _session, False),
-        ({"poolclass": NullPool}, _session, False),
+        ({"pool_size": 3, "max_overflow": 0}, _rolls_back, True),
+        ({"pool_size": 3, "max_overflow": 0}, _arolls_back, True),
+        ({"pool_size": 2, "max_overflow": 2}, _rolls_back, False),
+        ({"pool_size": 1, "max_overflow": -1}, _rolls_back, False),
+        ({"pool_size": 0, "max_overflow": 0}, _rolls_back, False),
+        ({"poolclass": NullPool}, _rolls_back, False),
         ({"pool_size": 3, "max_overflow": 0}, print, False),
     ]
     for pool, handler, is_said in pools:
         caplog.clear()
         queue = Queue("documents")
         queue.handler()(handler)
-        if handler is _async_session:
+        if handler is _arolls_back:
             async_engine = create_async_engine(database.url, **pool)
             async with AsyncWorker(async_engine, queue, concurrency=4):
                 pass
