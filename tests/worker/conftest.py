@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 from tests.chaos import proxy as proxies
@@ -72,9 +73,11 @@ def make(request: pytest.FixtureRequest, engine: Engine, async_engine: AsyncEngi
     """Make a worker of either class, as ``start`` does; ``call`` calls its methods."""
 
     def make_one(*queues: Queue, timings: Mapping[str, float] | None = None, **options: Any) -> Worker | AsyncWorker:
-        options = {"housekeeping": False, **options}
-        in_threads = request.param == "in threads"
-        made = Worker(engine, *queues, **options) if in_threads else AsyncWorker(async_engine, *queues, **options)
+        options, of_plain = {"housekeeping": False, **options}, sessionmaker(engine)
+        if request.param == "in threads":
+            made: Worker | AsyncWorker = Worker(engine, *queues, session_factory=of_plain, **options)
+        else:
+            made = AsyncWorker(async_engine, *queues, sync_session_factory=of_plain, **options)
         return retimed(made, **(timings or {}))
 
     return make_one

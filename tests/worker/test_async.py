@@ -21,15 +21,18 @@ from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.worker.conftest import MakeWorker
 from tests.worker.helpers import (
     AT_ONCE,
     LATER,
     LONG_LEASE,
     MANY_HEARTBEATS,
     auntil,
+    call,
     count_effects,
     expire_leases,
     given_back,
+    held_of,
     is_empty,
     outlive,
     retimed,
@@ -219,22 +222,9 @@ async def test_concurrency(queue: Queue, engine: Engine, async_engine: AsyncEngi
     assert most == 5
 
 
-MakeWorker = Callable[..., AsyncWorker]
-
-
-@pytest.fixture
-def make_mixed(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
-    """Make an AsyncWorker with sessions of both kinds."""
-
-    def make_one(timings: dict[str, float] | None = None, **options: Any) -> AsyncWorker:
-        sessions = sessionmaker(engine)
-        worker = AsyncWorker(async_engine, queue, sync_session_factory=sessions, housekeeping=False, **options)
-        return retimed(worker, **(timings or {}))
-
-    return make_one
-
-
-async def test_both_kinds_of_handlers(queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker) -> None:
+async def test_both_kinds_of_handlers(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
     """Each gets the session that it can use; writes commit once with the completion; plain ones have threads."""
     threads = set()
 
@@ -261,7 +251,7 @@ async def test_both_kinds_of_handlers(queue: Queue, engine: Engine, database: Da
     send(engine, queue, *range(5), "bad", kind="plain")
     for kind in ("async", "coroutine", "thread"):
         send(engine, queue, *range(5), kind=kind)
-    worker = make_mixed(retry=AT_ONCE)
+    worker = AsyncWorker(async_engine, queue, retry=AT_ONCE, sync_session_factory=sessionmaker(engine))
     await worker.run(drain=True)
     assert worker.stats.completed == 20
     assert count_effects(database) == 11
@@ -269,31 +259,44 @@ async def test_both_kinds_of_handlers(queue: Queue, engine: Engine, database: Da
     assert threading.get_ident() not in threads
 
 
-async def test_a_plain_handler_whose_message_is_cancelled(
-    queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker
+@pytest.mark.parametrize("what", ["time", "message"])
+async def test_a_plain_handler_that_may_not_go_on(
+    queue: Queue, engine: Engine, database: Database, make: MakeWorker, what: str
 ) -> None:
-    """The session of a plain function refuses to commit when its message was cancelled."""
-    begun, go = threading.Event(), threading.Event()
+    """A plain function's session refuses to commit when its time is over or its message cancelled: it may go on."""
+    go = threading.Event()
+    contexts: list[Context] = []
 
-    @queue.handler()
+    @queue.handler(timeout=timedelta(hours=1))
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
         session.execute(_INSERT, {"id": delivery.message_id})
-        begun.set()
-        until(lambda: go.is_set() and context.cancelled, "it may go on")
+        contexts.append(context)
+        until(go.is_set, "it may go on")
 
     [message_id] = send(engine, queue, 1)
-    async with make_mixed(timings=MANY_HEARTBEATS, lease=LONG_LEASE) as worker:
-        await auntil(begun.is_set, "it has written")
-        await queue.cancel(worker._options.engine, message_id)  # type: ignore[misc]
-        await auntil(lambda: is_empty(database), "the message is gone")
-        await auntil(lambda: worker.stats.hung == 1, "its thread goes on")
-        go.set()
-        await auntil(lambda: worker.stats.hung == 0, "it has returned")
+    timings = {**MANY_HEARTBEATS, "cleanup": 0.0, "ignored_cancel": 0.01}
+    worker = make(queue, retry=LATER, lease=LONG_LEASE, timings=timings)
+    await call(worker.start)
+    await auntil(lambda: contexts, "it has written")
+    assert worker._runtime is not None
+    if what == "time":
+        held_of(contexts[0]).time_over_at = 0.0
+        worker._runtime.executor._time_limits.wake_by(0.0)
+    else:
+        queue.cancel(engine, message_id)
+        await auntil(lambda: contexts[0].cancelled, "it is told")
+    await auntil(lambda: worker.stats.hung == 1, "it hangs")
+    go.set()
+    await auntil(lambda: worker.stats.hung == 0, "it has returned")
+    await call(worker.stop)
+    assert is_empty(database) == (what == "message")
+    if what == "time":
+        assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
     assert count_effects(database) == 0
 
 
 async def test_a_thread_that_cannot_be_started(
-    queue: Queue, engine: Engine, database: Database, make_mixed: MakeWorker, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, seen: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An attempt for which the system has no thread fails, and its place in the worker is free again."""
     refusals = ["can't start new thread"]
@@ -303,9 +306,8 @@ async def test_a_thread_that_cannot_be_started(
             raise RuntimeError(refusals.pop())
         return await threads.in_thread(work)
 
-    queue.handler("plain")(print)
-    async with make_mixed(concurrency=1, retry=AT_ONCE) as worker:
+    async with AsyncWorker(async_engine, queue, concurrency=1, retry=AT_ONCE, housekeeping=False) as worker:
         monkeypatch.setattr(executor, "in_thread", in_thread)
-        send(engine, queue, 1, kind="plain")
-        await auntil(lambda: is_empty(database), "it is handled in the second attempt")
-        assert (worker.stats.retried, worker.stats.hung) == (1, 0)
+        send(engine, queue, 1)
+        await auntil(lambda: worker.stats.completed, "it is handled in the second attempt")
+        assert (seen, worker.stats.retried, worker.stats.hung) == ([1], 1, 0)

@@ -17,33 +17,25 @@ from sqlalchemy_fairqueue.testing import assert_enqueued, perform, refute_enqueu
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker import isolated
+from tests.worker.conftest import MakeWorker
 from tests.worker.helpers import LATER, count_effects, drained, is_empty, send, write_effect
 from tests.worker.isolated import Text
 
 
 @pytest.mark.usefixtures("effects")
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_a_job(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, is_async: bool
-) -> None:
+def test_a_job(queue: Queue, engine: Engine, database: Database, drain: MakeWorker) -> None:
     """It gets its context, its session and its arguments, and its writes are committed with the completion."""
     found = []
 
+    @queue.job
     def pay(context: Context, session: Session, *, order: UUID, amount: Decimal = Decimal(1)) -> None:
         write_effect(session, context.delivery)
         found.append((order, amount, context.delivery.channel))
 
-    async def apay(context: Context, session: AsyncSession, *, order: UUID, amount: Decimal = Decimal(1)) -> None:
-        await session.run_sync(lambda sync: pay(context, sync, order=order, amount=amount))
-
-    job: Any = queue.job(apay if is_async else pay)
     order = uuid4()
-    job.enqueue(engine, "a", order=order, amount=Decimal("9.90"))
-    job.enqueue(engine, "b", order=order)
-    sessions = sessionmaker(engine)
-    worker = AsyncWorker(async_engine, queue, housekeeping=False, sync_session_factory=sessions)
-    await worker.run(drain=True)
-    assert worker.stats.completed == 2
+    pay.enqueue(engine, "a", order=order, amount=Decimal("9.90"))
+    pay.enqueue(engine, "b", order=order)
+    assert drain(queue).stats.completed == 2
     assert sorted(found) == [(order, Decimal(1), "b"), (order, Decimal("9.90"), "a")]
     assert count_effects(database) == 2
 

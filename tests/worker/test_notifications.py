@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from operator import eq
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -46,10 +47,6 @@ def idle(queue: Queue, database: Database, start: StartWorker) -> Idle:
     return start_one
 
 
-def _equal(one: object, other: object) -> bool:
-    return one == other
-
-
 def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]) -> None:
     """An idle worker polls a few times and waits; it would wait for an hour, and is woken by a commit.
 
@@ -61,7 +58,7 @@ def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWor
         assert number or worker.stats.dequeues < 30
         assert database.value("select max(waiting_until) - fq_now() < 62000000 from fq_lease")
         send(engine, queue, number)
-        until(partial(_equal, seen, list(range(number + 1))), "it is woken")
+        until(partial(eq, seen, list(range(number + 1))), "it is woken")
     until(lambda: is_empty(database), "all are completed")
 
 
@@ -74,7 +71,7 @@ def test_another_is_named(queue: Queue, engine: Engine, database: Database, idle
     )
     for number in range(3):
         send(engine, queue, number)
-        until(partial(_equal, seen, list(range(number + 1))), "it takes what a dead one was woken for")
+        until(partial(eq, seen, list(range(number + 1))), "it takes what a dead one was woken for")
     until(lambda: worker.stats.woken >= 3, "it has heard of all")
 
 
@@ -320,7 +317,7 @@ def test_an_open_change_of_a_channel(
             until(lambda: served.polls.next_at - worker._options.clock() > 0.5, "it comes back later")  # noqa: B023
             assert worker.stats.dequeues - before < 40
             session.rollback()
-        until(partial(_equal, seen, list(range(number + 1))), "it is taken")
+        until(partial(eq, seen, list(range(number + 1))), "it is taken")
 
 
 def test_several_workers(
