@@ -220,7 +220,7 @@ async def test_a_creator_of_one_loop_is_told(queue: Queue, engine: Engine, datab
     queue.handler()(lambda _: None)
     for bound in (_refusing, _silent):
         single = _engine(database, bound)
-        worker = retimed(AsyncWorker(single, queue), connect=0.1)
+        worker = retimed(AsyncWorker(single, queue), connect=1.0)
         said = r"async_creator serves one loop, give AsyncWorker\(worker_engine="
         with pytest.raises(WorkerError, match=said) as caught:
             await worker.start()
