@@ -125,7 +125,7 @@ def test_the_plugin_and_the_readme(tmp_path: Path, variables: dict[str, str], sy
 @pytest.mark.whole
 def test_this_suite() -> None:
     """A test of this suite passes, in a worker of its own."""
-    test = "tests/worker/test_isolation.py::test_a_worker"
+    test = "tests/worker/test_engines.py::test_a_strict_default"
     _run(_ROOT, _OF_ANOTHER_SERVER, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", test)
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -47,19 +48,14 @@ def unknown_class(delivery: Delivery) -> Any:
 
 
 def say_pid(delivery: Delivery) -> None:
-    """Return at once."""
-    tell(delivery, f"pid-{delivery.message_id}", os.getpid())
+    """Tell the process and the ordering key."""
+    tell(delivery, f"pid-{delivery.message_id}", f"{os.getpid()} {delivery.ordering_key}")
 
 
 def set_tenant(delivery: Delivery) -> None:
     """Tell the tenant that is set, then set another one."""
     tell(delivery, f"tenant-{delivery.message_id}", _tenant.get())
     _tenant.set(delivery.channel)
-
-
-def say_ordering_key(delivery: Delivery) -> None:
-    """Tell the ordering key."""
-    tell(delivery, "ordering key", delivery.ordering_key)
 
 
 def hang(delivery: Delivery) -> None:
@@ -194,9 +190,7 @@ def die_of_poison(deliveries: list[Delivery], context: Context) -> None:
     """Die if a payload says so; else bury what is bad."""
     if any(delivery.payload == "poison" for delivery in deliveries):
         os.kill(os.getpid(), signal.SIGKILL)
-    for delivery in deliveries:
-        if delivery.payload == "bad":
-            context.bury(delivery, f"bad among {len(deliveries)}")
+    bury_bad(context, [Text(delivery.payload) for delivery in deliveries])
 
 
 @dataclass
@@ -210,9 +204,14 @@ class Text:
 batch_queue = Queue("documents")
 
 
-@batch_queue.job(batch=Batch(max_messages=5), isolation="process")
-def embed(context: Context, texts: list[Text]) -> None:
+def bury_bad(context: Context, texts: Sequence[Text]) -> None:
     """Bury what is bad."""
     for delivery, one in zip(context.deliveries, texts, strict=True):
         if one.text == "bad":
             context.bury(delivery, f"bad among {len(texts)}")
+
+
+@batch_queue.job(batch=Batch(max_messages=5), isolation="process")
+def embed(context: Context, texts: list[Text]) -> None:
+    """Bury what is bad."""
+    bury_bad(context, texts)

@@ -1,29 +1,38 @@
-"""A worker in an event loop."""
+"""A worker in an event loop, with plain and async handlers."""
 
 import asyncio
-import logging
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue
+from sqlalchemy_fairqueue.worker import executor, threads
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.timings import Prefetch
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.worker.conftest import MakeWorker
 from tests.worker.helpers import (
+    AT_ONCE,
+    LATER,
     LONG_LEASE,
     MANY_HEARTBEATS,
     auntil,
+    call,
     count_effects,
     expire_leases,
+    given_back,
+    held_of,
     is_empty,
     outlive,
     retimed,
@@ -33,12 +42,8 @@ from tests.worker.helpers import (
 
 pytestmark = pytest.mark.usefixtures("effects")
 
-_AT_ONCE = RetryPolicy(first=timedelta())
-_LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 
-
-async def _write(session: AsyncSession, delivery: Delivery) -> None:
-    await session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
+_INSERT = text("insert into effect values (:id)")
 
 
 async def test_a_timeout_cancels(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
@@ -51,18 +56,18 @@ async def test_a_timeout_cancels(queue: Queue, engine: Engine, async_engine: Asy
     @queue.handler(timeout=timedelta(milliseconds=50))
     async def handle(delivery: Delivery, session: AsyncSession) -> None:
         try:
-            await _write(session, delivery)
+            await session.execute(_INSERT, {"id": delivery.message_id})
             await asyncio.Event().wait()
         finally:
             ended.append(delivery.message_id)
 
-    @queue.handler("exit", retry=_AT_ONCE)
+    @queue.handler("exit", retry=AT_ONCE)
     async def leave(_: Delivery) -> None:
         raise GeneratorExit
 
     sent = send(engine, queue, 1)
     send(engine, queue, 1, kind="exit", max_attempts=2)
-    async with AsyncWorker(async_engine, queue, retry=_LATER) as worker:
+    async with AsyncWorker(async_engine, queue, retry=LATER) as worker:
         await auntil(lambda: database.value("select max(error) from fq_message") is not None, "it has failed")
         await auntil(lambda: worker.stats.buried or worker.stats.released, "the other one has ended")
     assert "HandlerTimeout" in database.value("select error from fq_message")
@@ -84,7 +89,7 @@ async def test_a_lost_lease_cancels(
 
     @queue.handler()
     async def handle(delivery: Delivery, session: AsyncSession, context: Context) -> None:
-        await _write(session, delivery)
+        await session.execute(_INSERT, {"id": delivery.message_id})
         begun.append(delivery.payload)
         if begun.count(delivery.payload) > 1:
             return
@@ -98,7 +103,7 @@ async def test_a_lost_lease_cancels(
                 raise
 
     send(engine, queue, "obeys", "swallows")
-    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE, retry=_AT_ONCE), **MANY_HEARTBEATS):
+    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE, retry=AT_ONCE), **MANY_HEARTBEATS):
         await auntil(lambda: is_empty(database), "they are done by later deliveries")
     assert cancelled == [True, True]
     assert count_effects(database) == 2
@@ -113,7 +118,7 @@ async def test_a_blocked_loop_keeps_its_leases(
 
     @queue.handler()
     async def handle(delivery: Delivery, session: AsyncSession) -> None:
-        await _write(session, delivery)
+        await session.execute(_INSERT, {"id": delivery.message_id})
         seen.append(delivery.deliveries)
         # On purpose: nothing of the loop runs meanwhile.
         outlive(LONG_LEASE, clock, worker)
@@ -128,28 +133,26 @@ async def test_a_blocked_loop_keeps_its_leases(
 
 
 async def test_a_blocked_loop_hoards_nothing(
-    queue: Queue,
-    engine: Engine,
-    async_engine: AsyncEngine,
-    database: Database,
-    monkeypatch: pytest.MonkeyPatch,
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:
-    """What was taken ahead by a worker whose loop is blocked is given back to others, uncounted."""
-    # However slow the machine is, some are taken ahead.
-    monkeypatch.setattr(Prefetch, "ahead", lambda *_: 5)
-    given_back = "select count(*) from fq_message where lease_id is null and attempts = 0 and deliveries > 0"
+    """What a worker took whose loop is blocked is given back to others, uncounted, and it takes that once."""
+    released = "select count(*) >= 3 from fq_message where lease_id is null and attempts = 0 and deliveries = 1"
 
     @queue.handler()
     async def handle(delivery: Delivery) -> None:
         if delivery.payload == "block":
-            until(lambda: database.value(given_back) > 0, "what waits is given back")
-            blocked.append(delivery.message_id)
+            # Whatever comes meanwhile.
+            send(engine, queue, *range(4), channel="customer-2")
+            until(lambda: database.value(released), "what it took is given back")
+            taken = worker.stats.taken
+            pause.wait(0.5)
+            again.append(worker.stats.taken - taken)
 
-    blocked: list[int] = []
-    send(engine, queue, "block", *["quick"] * 20)
-    async with AsyncWorker(async_engine, queue, concurrency=1):
+    pause, again = threading.Event(), list[int]()
+    async with AsyncWorker(async_engine, queue, concurrency=4) as worker:
+        send(engine, queue, "block")
         await auntil(lambda: is_empty(database), "all are done")
-    assert len(blocked) == 1
+    assert again == [0]
 
 
 async def test_a_blocked_loop_has_no_room(queue: Queue, async_engine: AsyncEngine) -> None:
@@ -183,7 +186,6 @@ async def test_stop_waits_and_then_cancels(
         finally:
             ends.append(delivery.payload)
 
-    caplog.set_level(logging.WARNING, "sqlalchemy_fairqueue.worker")
     for payload, grace in ("short", PATIENCE), ("long", timedelta(milliseconds=100)):
         send(engine, queue, payload)
         worker = AsyncWorker(async_engine, queue)
@@ -194,7 +196,7 @@ async def test_stop_waits_and_then_cancels(
         await running
         assert ends.pop() == payload
         assert is_empty(database) == (payload == "short")
-    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+    assert given_back(database) == 1
     [said] = [record.getMessage() for record in caplog.records]
     assert f"gives back messages [{database.value('select id from fq_message')}]" in said
 
@@ -218,3 +220,94 @@ async def test_concurrency(queue: Queue, engine: Engine, async_engine: AsyncEngi
     async with AsyncWorker(async_engine, queue, concurrency=5):
         await auntil(lambda: is_empty(database), "all are done")
     assert most == 5
+
+
+async def test_both_kinds_of_handlers(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """Each gets the session that it can use; writes commit once with the completion; plain ones have threads."""
+    threads = set()
+
+    @queue.handler("plain")
+    def plain(delivery: Delivery, session: Session) -> Bury | None:
+        threads.add(threading.get_ident())
+        session.execute(_INSERT, {"id": delivery.message_id})
+        if delivery.attempt == 1:
+            raise ValueError("after the write")
+        return Bury("enough") if delivery.payload == "bad" else None
+
+    @queue.handler("async")
+    async def asynchronous(delivery: Delivery, session: AsyncSession) -> None:
+        await session.execute(_INSERT, {"id": delivery.message_id})
+
+    @queue.handler("coroutine")
+    async def coroutine(_: Delivery, context: Context) -> None:
+        context.check()
+
+    @queue.handler("thread")
+    def thread(_: Delivery) -> None:
+        threads.add(threading.get_ident())
+
+    send(engine, queue, *range(5), "bad", kind="plain")
+    for kind in ("async", "coroutine", "thread"):
+        send(engine, queue, *range(5), kind=kind)
+    worker = AsyncWorker(async_engine, queue, retry=AT_ONCE, sync_session_factory=sessionmaker(engine))
+    await worker.run(drain=True)
+    assert worker.stats.completed == 20
+    assert count_effects(database) == 11
+    assert database.value("select reason from fq_dead_letter") == "enough"
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize("what", ["time", "message"])
+async def test_a_plain_handler_that_may_not_go_on(
+    queue: Queue, engine: Engine, database: Database, make: MakeWorker, what: str
+) -> None:
+    """A plain function's session refuses to commit when its time is over or its message cancelled: it may go on."""
+    go = threading.Event()
+    contexts: list[Context] = []
+
+    @queue.handler(timeout=timedelta(hours=1))
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        session.execute(_INSERT, {"id": delivery.message_id})
+        contexts.append(context)
+        until(go.is_set, "it may go on")
+
+    [message_id] = send(engine, queue, 1)
+    timings = {**MANY_HEARTBEATS, "cleanup": 0.0, "ignored_cancel": 0.01}
+    worker = make(queue, retry=LATER, lease=LONG_LEASE, timings=timings)
+    await call(worker.start)
+    await auntil(lambda: contexts, "it has written")
+    assert worker._runtime is not None
+    if what == "time":
+        held_of(contexts[0]).time_over_at = 0.0
+        worker._runtime.executor._time_limits.wake_by(0.0)
+    else:
+        queue.cancel(engine, message_id)
+        await auntil(lambda: contexts[0].cancelled, "it is told")
+    await auntil(lambda: worker.stats.hung == 1, "it hangs")
+    go.set()
+    await auntil(lambda: worker.stats.hung == 0, "it has returned")
+    await call(worker.stop)
+    assert is_empty(database) == (what == "message")
+    if what == "time":
+        assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
+    assert count_effects(database) == 0
+
+
+async def test_a_thread_that_cannot_be_started(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, seen: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt for which the system has no thread fails, and its place in the worker is free again."""
+    refusals = ["can't start new thread"]
+
+    async def in_thread(work: Callable[[], Any]) -> Any:
+        if refusals:
+            raise RuntimeError(refusals.pop())
+        return await threads.in_thread(work)
+
+    async with AsyncWorker(async_engine, queue, concurrency=1, retry=AT_ONCE, housekeeping=False) as worker:
+        monkeypatch.setattr(executor, "in_thread", in_thread)
+        send(engine, queue, 1)
+        await auntil(lambda: worker.stats.completed, "it is handled in the second attempt")
+        assert (seen, worker.stats.retried, worker.stats.hung) == ([1], 1, 0)

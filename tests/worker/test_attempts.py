@@ -1,37 +1,35 @@
-"""Attempts of a message, and the points at which a worker sees that none is left."""
+"""Attempts of a message: where none is left, and what is left to others, of a kind that a worker has no handler for."""
 
-import asyncio
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Retry, RetryPolicy, Worker
+from sqlalchemy_fairqueue import Bury, Context, Delivery, Queue, Retry, RetryPolicy
+from sqlalchemy_fairqueue.worker import handling
+from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
-from tests.worker.conftest import StartWorker
-from tests.worker.helpers import expire_leases, is_empty, send, until
+from tests.worker.conftest import MakeWorker
+from tests.worker.helpers import AT_ONCE, LATER, drained, expire_leases, is_empty, send, until
 
 _ONCE = RetryPolicy(max_attempts=1)
 
 
-@pytest.mark.parametrize("in_loop", [False, True], ids=["kind's policy, in threads", "worker's policy, in a loop"])
-async def test_attempts_without_a_word(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, in_loop: bool
+@pytest.mark.parametrize("own", [False, True], ids=["worker's policy", "kind's policy"])
+def test_attempts_without_a_word(
+    queue: Queue, engine: Engine, database: Database, drain: MakeWorker, *, own: bool
 ) -> None:
     """A handler is not called beyond its policy's limit, whatever became of earlier attempts, and the letter tells."""
     called: list[int] = []
-    queue.handler(retry=None if in_loop else _ONCE)(lambda delivery: called.append(delivery.attempt))
+    queue.handler(retry=_ONCE if own else None)(lambda delivery: called.append(delivery.attempt))
     [first] = send(engine, queue, 1)
     for _ in range(2):
         _die_with_them(queue, engine, database)
     [second] = send(engine, queue, 1)
     _die_with_them(queue, engine, database)
-    if in_loop:
-        await AsyncWorker(async_engine, queue, retry=_ONCE, housekeeping=False).run(drain=True)
-    else:
-        await asyncio.to_thread(Worker(engine, queue, housekeeping=False).run, drain=True)
+    drain(queue, retry=None if own else _ONCE)
     assert not called
     reasons = {letter.message_id: letter.reason or "" for letter in queue.dead_letters.list(engine)}
     limit = "attempts exhausted: the limit is 1,"
@@ -50,17 +48,9 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().partition("kind default ")[2] for record in caplog.records]
 
 
-@pytest.mark.parametrize(
-    ("own", "policy"), [(2, RetryPolicy(first=timedelta())), (20, RetryPolicy(first=timedelta(), max_attempts=2))]
-)
-def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    caplog: pytest.LogCaptureFixture,
-    own: int,
-    policy: RetryPolicy,
+@pytest.mark.parametrize(("own", "policy"), [(2, AT_ONCE), (20, replace(AT_ONCE, max_attempts=2))])
+def test_death_is_said_and_counted(
+    queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture, own: int, policy: RetryPolicy
 ) -> None:
     """Whichever limit ends a message, the log names it and says that it is dead, and it is counted as buried."""
     limits: list[tuple[int, int]] = []
@@ -71,10 +61,7 @@ def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
         raise ValueError("odd")
 
     [message_id] = send(engine, queue, 1, max_attempts=own)
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue)
-        until(lambda: is_empty(database), "it is a dead letter")
-        worker.stop()
+    worker = drained(engine, queue)
     assert limits == [(1, 2), (2, 2)]
     shown = f"{message_id} --queue {queue.name}"
     whose = "" if own == 2 else ": the policy's limit is 2"
@@ -86,17 +73,54 @@ def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
     assert (worker.stats.retried, worker.stats.buried) == (1, 1)
 
 
-def test_a_death_that_was_asked_for(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_death_that_was_asked_for(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """A message that its handler buries, or wants again at its last attempt, is said to be dead as well."""
     outcomes = [Bury("no such customer"), Retry()]
     queue.handler()(lambda delivery, session: outcomes[delivery.payload])  # noqa: ARG005 - carried by the session
     send(engine, queue, 0, 1, max_attempts=1)
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue)
-        until(lambda: is_empty(database), "they are dead letters")
-        worker.stop()
+    worker = drained(engine, queue)
     reasons = [letter.reason for letter in queue.dead_letters.list(engine)]
     assert sorted(_said(caplog)) == sorted(f"is a dead letter now, at attempt 1 of 1: {reason}" for reason in reasons)
     assert (worker.stats.retried, worker.stats.buried) == (0, 2)
+
+
+def test_a_rolling_deploy(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, clock: Clock, caplog: pytest.LogCaptureFixture, drain: MakeWorker
+) -> None:
+    """A message of a new kind that an old worker gets is left to the new ones, also if it may be tried only once.
+
+    So says the message, the policy of its kind, or that of the worker.
+    """
+    old = Queue("documents")
+    old.handler("before")(print)
+    called: list[Delivery] = []
+    queue.handler("new")(called.append)
+    queue.handler("once", retry=RetryPolicy(max_attempts=1))(called.append)
+    send(engine, queue, 1, kind="new", max_attempts=1)
+    for kind in "new", "once":
+        send(engine, queue, 1, kind=kind)
+    drain(old, retry=replace(LATER, max_attempts=1))
+    rows = database.rows("select attempts, error, dequeue_at - fq_now() > 3.5e9 as late from fq_message")
+    assert list(map(tuple, rows)) == [(0, None, True)] * 3
+    words = "is given back for later, uncounted: queue 'documents' has no handler for kind"
+    said = [record.getMessage() for record in caplog.records]
+    assert sorted(one.partition(words)[2].split()[0] for one in said) == ["'new'", "'new'", "'once'"]
+    clock.advance(timedelta(hours=1))
+    drained(engine, queue)
+    assert [delivery.attempt for delivery in called] == [1] * 3
+    assert is_empty(database)
+    assert queue.dead_letters.list(engine) == []
+
+
+def test_a_kind_that_nobody_knows(handled: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """After a while its failures count, so that it ends as a dead letter that says why."""
+    send(engine, Queue("documents"), 1, kind="unknown", max_attempts=2)
+    worker = drained(engine, handled, retry=AT_ONCE)
+    releases = handling.UNKNOWN_KIND_RELEASES
+    assert (worker.stats.released, worker.stats.retried, worker.stats.buried) == (releases, 1, 1)
+    [letter] = handled.dead_letters.list(engine)
+    assert (letter.attempts, letter.reason) == (2, "attempts exhausted")
+    assert "no handler for kind 'unknown'" in (letter.error or "")
+    levels = [record.levelno for record in caplog.records]
+    # The last one says that it is dead.
+    assert levels[: releases + 2] == [logging.WARNING] * releases + [logging.ERROR] * 2

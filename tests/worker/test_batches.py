@@ -1,8 +1,7 @@
 """Handlers of batches: they get what a channel has ready, and all of it is settled together."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,54 +15,38 @@ from sqlalchemy_fairqueue import (
     Batch,
     Context,
     Delivery,
-    Enqueue,
     InvalidArgument,
     Queue,
     Retry,
-    RetryPolicy,
     Worker,
 )
-from sqlalchemy_fairqueue.reports import WorkerStats
-from sqlalchemy_fairqueue.testing import perform
 from sqlalchemy_fairqueue.unit_of_work.sessions import recorded
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 from tests.fixtures.database import Database
-from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
-from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, until
+from tests.worker.conftest import MakeWorker, StartWorker
+from tests.worker.helpers import (
+    AT_ONCE,
+    LATER,
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    Busy,
+    count_effects,
+    drained,
+    given_back,
+    is_empty,
+    send,
+    until,
+)
 
 _BATCH = Batch(max_messages=5)
-_LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
-
-Drain = Callable[..., WorkerStats]
+_ONE: Any = {"concurrency": 1, "retry": LATER}
 
 
-@pytest.fixture(params=["in threads", "in a loop"])
-def drain(request: pytest.FixtureRequest, queue: Queue, engine: Engine, async_engine: AsyncEngine) -> Drain:
-    """Let a worker of either class do all that is due."""
-
-    def run(**options: Any) -> WorkerStats:
-        options = {"concurrency": 1, "housekeeping": False, "retry": _LATER, **options}
-        if request.param == "in threads":
-            worker = Worker(engine, queue, **options)
-            worker.run(drain=True)
-            return worker.stats
-        async_worker = AsyncWorker(async_engine, queue, **options)
-        asyncio.run(async_worker.run(drain=True))
-        return async_worker.stats
-
-    return run
-
-
-def _send(queue: Queue, engine: Engine, payloads: Iterable[object], channel: str = "a", **how: Any) -> None:
-    queue.enqueue_many(engine, [Enqueue(channel=channel, payload=one, **how) for one in payloads])
-
-
-def test_a_call_gets_what_its_channel_has(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+def test_a_call_gets_what_its_channel_has(queue: Queue, engine: Engine, database: Database, drain: MakeWorker) -> None:
     """Each message comes once, in the order of its channel, with no other channel's, and all are completed."""
     calls: list[tuple[str, list[int]]] = []
 
@@ -72,9 +55,9 @@ def test_a_call_gets_what_its_channel_has(queue: Queue, engine: Engine, database
         calls.append((deliveries[0].channel, [delivery.payload for delivery in deliveries]))
         assert len({delivery.channel for delivery in deliveries}) == 1
 
-    _send(queue, engine, range(12), "a")
-    _send(queue, engine, range(3), "b")
-    drain()
+    send(engine, queue, *range(12), channel="a")
+    send(engine, queue, *range(3), channel="b")
+    drain(queue, **_ONE)
 
     assert [one for channel, some in calls if channel == "a" for one in some] == list(range(12))
     assert [some for channel, some in calls if channel == "b"] == [[0, 1, 2]]
@@ -82,7 +65,7 @@ def test_a_call_gets_what_its_channel_has(queue: Queue, engine: Engine, database
     assert database.value("select count(*) from fq_message") == 0
 
 
-def test_what_it_costs(queue: Queue, engine: Engine, drain: Drain) -> None:
+def test_what_it_costs(queue: Queue, engine: Engine) -> None:
     """A call gets no more than its cost, but one message in any case."""
     calls: list[list[int]] = []
 
@@ -91,20 +74,16 @@ def test_what_it_costs(queue: Queue, engine: Engine, drain: Drain) -> None:
         calls.append([delivery.payload for delivery in deliveries])
 
     for payload, cost in enumerate([4, 6, 1, 20, 5]):
-        _send(queue, engine, [payload], cost=cost)
-    drain()
+        send(engine, queue, payload, cost=cost)
+    drained(engine, queue, concurrency=1)
     assert calls == [[0, 1], [2], [3], [4]]
 
 
-def test_outcomes_in_a_list_settle_nothing(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+def test_outcomes_in_a_list_settle_nothing(queue: Queue, engine: Engine, database: Database) -> None:
     """A handler that returns an outcome for each of its deliveries has failed, and the error says what to call."""
-
-    @queue.handler(batch=_BATCH)
-    def handle(deliveries: list[Delivery]) -> Any:
-        return [None, Retry(), *deliveries[2:]]
-
-    _send(queue, engine, range(3))
-    drain()
+    queue.handler(batch=_BATCH)(lambda deliveries: [None, Retry(), *deliveries[2:]])
+    send(engine, queue, *range(3))
+    drained(engine, queue, **_ONE)
     errors = [row.error for row in database.rows("select error from fq_message")]
     assert ["context.retry(delivery)" in error for error in errors] == [True] * 3
 
@@ -123,25 +102,6 @@ def _effects(deliveries: list[Delivery]) -> list[dict[str, int]]:
     return [{"message_id": delivery.message_id} for delivery in deliveries]
 
 
-def _declare(queue: Queue, how: str) -> None:
-    """Declare a handler that settles some deliveries apart: without a session, with one, with an AsyncSession."""
-    if how == "plain":
-        queue.handler(batch=_BATCH)(_settle_apart)
-    elif how == "session":
-
-        @queue.handler(batch=_BATCH)
-        def write(deliveries: list[Delivery], context: Context, session: Session) -> None:
-            _settle_apart(deliveries, context)
-            session.execute(_INSERT, _effects(deliveries))
-
-    else:
-
-        @queue.handler(batch=_BATCH)
-        async def awrite(deliveries: list[Delivery], context: Context, session: AsyncSession) -> None:
-            _settle_apart(deliveries, context)
-            await session.execute(_INSERT, _effects(deliveries))
-
-
 def test_a_commit_that_settles_many_looks_once_at_what_is_recorded(
     queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,35 +117,41 @@ def test_a_commit_that_settles_many_looks_once_at_what_is_recorded(
     @queue.handler(batch=_BATCH)
     def handle(_: list[Delivery], session: Session) -> None: ...
 
-    _send(queue, engine, range(5))
-    worker = Worker(engine, queue, concurrency=1, housekeeping=False)
-    worker.run(drain=True)
-    assert (worker.stats.completed, len(looked)) == (5, 1)
+    send(engine, queue, *range(5))
+    assert (drained(engine, queue, concurrency=1).stats.completed, len(looked)) == (5, 1)
 
 
 @pytest.mark.usefixtures("effects")
 @pytest.mark.parametrize("how", ["plain", "session", "async session"])
-def test_single_ones_end_in_another_way(
+async def test_single_ones_end_in_another_way(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, how: str
 ) -> None:
     """What the handler asks for one of them holds for it alone; the others are completed with what it wrote."""
-    _declare(queue, how)
-    _send(queue, engine, range(5))
-    options: Any = {"concurrency": 1, "housekeeping": False, "retry": _LATER}
+
+    def write(deliveries: list[Delivery], context: Context, session: Session) -> None:
+        _settle_apart(deliveries, context)
+        session.execute(_INSERT, _effects(deliveries))
+
+    async def awrite(deliveries: list[Delivery], context: Context, session: AsyncSession) -> None:
+        await session.run_sync(lambda sync: write(deliveries, context, sync))
+
+    handlers: dict[str, Any] = {"plain": _settle_apart, "session": write, "async session": awrite}
+    queue.handler(batch=_BATCH)(handlers[how])
+    send(engine, queue, *range(5))
     if how == "async session":
-        asyncio.run(AsyncWorker(async_engine, queue, **options).run(drain=True))
+        await AsyncWorker(async_engine, queue, housekeeping=False, **_ONE).run(drain=True)
     else:
-        Worker(engine, queue, **options).run(drain=True)
+        await asyncio.to_thread(drained, engine, queue, **_ONE)
 
     left = "select convert_from(content, 'utf8'), attempts, error from fq_message order by id"
     assert list(map(tuple, database.rows(left))) == [("1", 1, "busy"), ("3", 0, None)]
     assert database.value("select reason from fq_dead_letter") == "bad"
-    assert database.value("select count(*) from effect") == (0 if how == "plain" else 5)
+    assert count_effects(database) == (0 if how == "plain" else 5)
 
 
 @pytest.mark.usefixtures("effects")
 @pytest.mark.parametrize("fails", ["raises", "commits nothing"])
-def test_only_the_poison_dies(queue: Queue, engine: Engine, database: Database, drain: Drain, fails: str) -> None:
+def test_only_the_poison_dies(queue: Queue, engine: Engine, database: Database, fails: str) -> None:
     """A failure costs each message an attempt, and nothing of it is committed; then they come one by one."""
     calls: list[list[int]] = []
 
@@ -194,46 +160,37 @@ def test_only_the_poison_dies(queue: Queue, engine: Engine, database: Database, 
         if any(delivery.payload == 2 for delivery in deliveries):
             raise ValueError("poison")
 
-    if fails == "raises":
-        queue.handler(batch=_BATCH, retry=RetryPolicy(first=timedelta(), cap=timedelta()))(check)
-        _send(queue, engine, range(5), max_attempts=3)
-        drain()
-    else:
+    def write(deliveries: list[Delivery], session: Session) -> None:
+        session.execute(_INSERT, _effects(deliveries))
+        check(deliveries)
 
-        @queue.handler(batch=_BATCH, retry=RetryPolicy(first=timedelta(), cap=timedelta()))
-        def write(deliveries: list[Delivery], session: Session) -> None:
-            session.execute(_INSERT, _effects(deliveries))
-            check(deliveries)
-
-        _send(queue, engine, range(5), max_attempts=3)
-        Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
+    queue.handler(batch=_BATCH, retry=AT_ONCE)(check if fails == "raises" else write)
+    send(engine, queue, *range(5), max_attempts=3)
+    drained(engine, queue, concurrency=1)
     first, *alone = calls
     assert first == list(range(5))
     assert all(len(some) == 1 for some in alone)
     assert sorted({some[0] for some in alone}) == list(range(5))
     assert database.value("select convert_from(content, 'utf8') from fq_dead_letter") == "2"
-    assert database.value("select count(*) from fq_message") == 0
-    assert database.value("select count(*) from effect") == (0 if fails == "raises" else 4)
+    assert is_empty(database)
+    assert count_effects(database) == (0 if fails == "raises" else 4)
 
 
 @pytest.mark.many(1)
 @pytest.mark.usefixtures("forked_children")
-def test_in_a_child_process(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+def test_in_a_child_process(queue: Queue, engine: Engine, database: Database, drain: MakeWorker) -> None:
     """A handler in a child process gets a batch, and settles single ones, too. A batch whose child dies has failed; its
     messages are then tried alone, and the others are done.
     """
-    retry = RetryPolicy(first=timedelta(), cap=timedelta())
-    queue.handler(batch=_BATCH, isolation="process", retry=retry)(isolated.die_of_poison)
+    queue.handler(batch=_BATCH, isolation="process", retry=AT_ONCE)(isolated.die_of_poison)
     for channel, payloads in ("a", ["good", "poison", "good", "bad"]), ("b", ["good", "bad", "good"]):
-        _send(queue, engine, payloads, channel, max_attempts=2)
-    drain()
-    letters = "select convert_from(content, 'utf8'), attempts, reason from fq_dead_letter order by message_id"
-    assert list(map(tuple, database.rows(letters))) == [
-        ('"poison"', 2, "attempts exhausted"),
-        ('"bad"', 2, "bad among 1"),
-        ('"bad"', 1, "bad among 3"),
-    ]
-    assert database.value("select count(*) from fq_message") == 0
+        send(engine, queue, *payloads, channel=channel, max_attempts=2)
+    drain(queue, **_ONE)
+    letters = [(one.payload, one.attempts, one.reason) for one in queue.dead_letters.list(engine)]
+    assert sorted(letters) == [
+        ("bad", 1, "bad among 3"), ("bad", 2, "bad among 1"), ("poison", 2, "attempts exhausted"),
+    ]  # fmt: skip
+    assert is_empty(database)
 
 
 def test_a_cancelled_message_takes_no_other_with_it(
@@ -241,47 +198,38 @@ def test_a_cancelled_message_takes_no_other_with_it(
 ) -> None:
     """If one message of a batch is cancelled meanwhile, it is gone, and the others are done again, uncounted."""
     calls: list[list[int]] = []
-    begun, cancelled = threading.Event(), threading.Event()
 
     @queue.handler(batch=_BATCH)
     def handle(deliveries: list[Delivery], context: Context) -> None:
         calls.append([delivery.payload for delivery in deliveries])
         if len(deliveries) == 3:
-            begun.set()
-            assert cancelled.wait(PATIENCE.total_seconds())
             until(lambda: context.cancelled, "the cancel is known")
             context.check()
 
-    _send(queue, engine, range(3))
+    send(engine, queue, *range(3))
     ids = [row[0] for row in database.rows("select id from fq_message order by id")]
     start(queue, concurrency=1, lease=LONG_LEASE, timings=MANY_HEARTBEATS)
-    assert begun.wait(PATIENCE.total_seconds())
+    until(lambda: calls, "they are at work")
     queue.cancel(engine, ids[1])
-    cancelled.set()
     until(lambda: is_empty(database), "all is done")
     assert calls[0] == [0, 1, 2]
     assert sorted(one for some in calls[1:] for one in some) == [0, 2]
-    assert database.value("select count(*) from fq_dead_letter") == 0
+    assert queue.dead_letters.list(engine) == []
 
 
-def test_a_stop_gives_all_back(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_a_stop_gives_all_back(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy
+) -> None:
     """What is still at work at the end of the grace is given back as a whole, uncounted."""
-    begun, end = threading.Event(), threading.Event()
-
-    @queue.handler(batch=_BATCH)
-    def handle(_: list[Delivery]) -> None:
-        begun.set()
-        end.wait(PATIENCE.total_seconds())
-
-    _send(queue, engine, range(4))
+    queue.handler(batch=_BATCH)(busy)
+    send(engine, queue, *range(4))
     worker = start(queue, concurrency=1)
-    assert begun.wait(PATIENCE.total_seconds())
+    busy.begun()
     worker.stop(timedelta())
-    end.set()
-    assert list(map(tuple, database.rows("select attempts, lease_id from fq_message"))) == [(0, None)] * 4
+    assert (len(busy.contexts[0].deliveries), given_back(database)) == (4, 4)
 
 
-def test_a_timeout_fails_all(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+def test_a_timeout_fails_all(queue: Queue, engine: Engine, database: Database, drain: MakeWorker) -> None:
     """When the time of a call is over, each of its messages has failed an attempt, and is counted."""
 
     @queue.handler(batch=_BATCH, timeout=timedelta(milliseconds=50))
@@ -289,15 +237,15 @@ def test_a_timeout_fails_all(queue: Queue, engine: Engine, database: Database, d
         until(lambda: context.timed_out, "its time is over")
         context.check()
 
-    _send(queue, engine, range(4))
-    assert drain().timed_out == 4
+    send(engine, queue, *range(4))
+    assert drain(queue, **_ONE).stats.timed_out == 4
     rows = database.rows("select attempts, error like '%HandlerTimeout%' from fq_message")
     assert list(map(tuple, rows)) == [(1, True)] * 4
 
 
 @pytest.mark.parametrize("unreadable", [0, 2])
 def test_one_that_cannot_be_read_joins_none(
-    queue: Queue, engine: Engine, database: Database, drain: Drain, unreadable: int
+    queue: Queue, engine: Engine, database: Database, drain: MakeWorker, unreadable: int
 ) -> None:
     """A payload that is not the codec's becomes a dead letter, the first one's too, and the others are handled."""
     calls: list[list[int]] = []
@@ -306,14 +254,14 @@ def test_one_that_cannot_be_read_joins_none(
     def handle(deliveries: list[Delivery]) -> None:
         calls.append([delivery.payload for delivery in deliveries])
 
-    _send(queue, engine, range(4))
+    send(engine, queue, *range(4))
     database.execute(f"update fq_message set content = '\\xff' where content = '{unreadable}'")
-    drain()
+    drain(queue, **_ONE)
     assert [one for some in calls for one in some] == [one for one in range(4) if one != unreadable]
     assert str(database.value("select reason from fq_dead_letter")).startswith("its payload cannot be decoded")
 
 
-def test_it_shares_what_it_cost(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+def test_it_shares_what_it_cost(queue: Queue, engine: Engine, database: Database) -> None:
     """A cost that the handler tells is shared by the messages of the call, to the last unit."""
     queue.configure(engine, fair_by="cost", history=True)
 
@@ -321,13 +269,13 @@ def test_it_shares_what_it_cost(queue: Queue, engine: Engine, database: Database
     def handle(_: list[Delivery], context: Context) -> None:
         context.cost = 11
 
-    _send(queue, engine, range(3))
-    drain()
+    send(engine, queue, *range(3))
+    drained(engine, queue, concurrency=1)
     assert [row[0] for row in database.rows("select cost from fq_history order by message_id")] == [5, 3, 3]
 
 
 def test_what_was_taken_is_handled_whatever_fails_then(
-    queue: Queue, engine: Engine, database: Database, drain: Drain, caplog: pytest.LogCaptureFixture
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the database does not give more, the handler gets what was taken, and the worker tells and goes on."""
     database.execute("drop function fq_take_more")
@@ -337,23 +285,10 @@ def test_what_was_taken_is_handled_whatever_fails_then(
     def handle(deliveries: list[Delivery]) -> None:
         calls.extend(delivery.payload for delivery in deliveries)
 
-    _send(queue, engine, range(3))
-    drain()
+    send(engine, queue, *range(3))
+    drained(engine, queue, concurrency=1)
     assert calls == [0, 1, 2]
     assert "fq_take_more" in caplog.text
-
-
-def test_a_test_performs_it(queue: Queue) -> None:
-    """Perform gives a handler of batches a batch of one."""
-
-    @queue.handler(batch=_BATCH)
-    def handle(deliveries: list[Delivery]) -> Retry:
-        [delivery] = deliveries
-        return Retry(error=f"got {delivery.payload}")
-
-    outcome = perform(queue, 7)
-    assert isinstance(outcome, Retry)
-    assert outcome.error == "got 7"
 
 
 @pytest.mark.parametrize(
@@ -370,26 +305,20 @@ def test_bad_batches(queue: Queue, declare: Callable[[Queue], object]) -> None:
         declare(queue)
 
 
-def test_a_delivery_of_another_call_is_refused(queue: Queue, engine: Engine) -> None:
+def test_a_delivery_of_another_call_is_refused(queue: Queue, engine: Engine, database: Database) -> None:
     """Only what the call got can be settled by its context."""
-    _send(queue, engine, range(2))
-    others = queue.dequeue(engine)
-    seen: list[str] = []
-
-    @queue.handler(batch=_BATCH)
-    def handle(_: list[Delivery], context: Context) -> None:
-        with pytest.raises(InvalidArgument) as caught:
-            context.bury(others[0], "mine")
-        seen.append(str(caught.value))
-
-    Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
-    assert len(seen) == 1
+    send(engine, queue, *range(2))
+    [other] = queue.dequeue(engine)
+    queue.handler(batch=_BATCH)(lambda _, context: context.bury(other, "mine"))
+    drained(engine, queue, **_ONE)
+    assert "InvalidArgument" in database.value("select error from fq_message where error is not null")
+    assert queue.dead_letters.list(engine) == []
 
 
 def test_what_leaves_a_batch_has_no_part_in_its_cost(queue: Queue, engine: Engine, database: Database) -> None:
     """A message that cannot be decoded costs nothing of the call, also if it is settled when the call has ended."""
     queue.handler(batch=_BATCH)(print)
-    _send(queue, engine, range(2))
+    send(engine, queue, *range(2))
     database.execute(r"update fq_message set content = '\xff' where id = 2")
     options, left = Worker(engine, queue)._options, list[HeldDelivery]()
     served = ServedQueue(queue, options, {})

@@ -8,11 +8,8 @@ import contextlib
 import importlib
 import multiprocessing
 import os
-import re
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -20,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import (
     AsyncWorker,
     Context,
@@ -38,50 +34,44 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
-from tests.fixtures.forks import Fork
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
+from tests.worker.conftest import MakeWorker
+from tests.worker.helpers import (
+    LATER,
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    call,
+    charged,
+    example,
+    forked,
+    is_empty,
+    retimed,
+    send,
+    until,
+)
 
-_LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 _PROCESS: Any = {"isolation": "process"}
+_BOTH = pytest.mark.parametrize(
+    "make", ["in threads", pytest.param("in a loop", marks=pytest.mark.whole)], indirect=True
+)
 
 Serve = Callable[..., Worker | AsyncWorker]
 
 
-@pytest.fixture(params=["in threads", pytest.param("in a loop", marks=pytest.mark.whole)])
-def serve(request: pytest.FixtureRequest, queue: Queue, engine: Engine, async_engine: AsyncEngine) -> Iterator[Serve]:
+@pytest.fixture
+def serve(queue: Queue, make: MakeWorker) -> Iterator[Serve]:
     """Start a worker of either class: ``serve(concurrency=1, timings={"cleanup": 9.0})``; it is stopped after the test.
 
-    The AsyncWorker has a thread with a loop of its own.
+    Its loop, if it has one, is of another thread.
     """
-    with contextlib.ExitStack() as stack:
+    with start_blocking_portal() as portal, contextlib.ExitStack() as stack:
 
-        def start(timings: dict[str, float] | None = None, **options: Any) -> Worker | AsyncWorker:
-            options = {"housekeeping": False, "retry": _LATER, "grace": timedelta(), **options}
-            if request.param == "in threads":
-                worker = retimed(Worker(engine, queue, **options), **(timings or {}))
-                worker.start()
-                stack.callback(worker.stop)
-                return worker
-            loop = asyncio.new_event_loop()
-            aside = threading.Thread(target=loop.run_forever)
-            aside.start()
-
-            def end() -> None:
-                loop.call_soon_threadsafe(loop.stop)
-                aside.join(PATIENCE.total_seconds())
-                loop.close()
-
-            stack.callback(end)
-            in_loop = retimed(AsyncWorker(async_engine, queue, **options), **(timings or {}))
-            asyncio.run_coroutine_threadsafe(in_loop.start(), loop).result(PATIENCE.total_seconds())
-
-            def stop() -> None:
-                asyncio.run_coroutine_threadsafe(in_loop.stop(), loop).result(PATIENCE.total_seconds())
-
-            stack.callback(stop)
-            return in_loop
+        def start(**options: Any) -> Worker | AsyncWorker:
+            worker = make(queue, **{"retry": LATER, "grace": timedelta(), **options})
+            portal.call(call, worker.start)
+            stack.callback(portal.call, call, worker.stop)
+            return worker
 
         yield start
 
@@ -176,18 +166,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         del sys.modules[name]
 
 
-def _page() -> str:
-    """The example of the page about workers."""
-    page = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "workers.md"
-    [example] = [one for one in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "isolation=" in one]
-    head = "from datetime import timedelta\nfrom sqlalchemy_fairqueue import Context, Delivery, Queue\n"
-    return f"{head}queue = Queue('documents')\n{example}"
-
-
-_CHARGED = """
-select sum((s.tag + 9000000000000000000) / 2520)::bigint + (select coalesce(sum(cost), 0) from fq_signal)
-from fq_channel_state s join fq_channel c on c.id = s.channel_id where c.queue = 'costs'
-"""
 _NAMED, _OTHER = RetryPolicy(bury_on=(RuntimeError,)), RetryPolicy(retry_on=(OSError,))
 _MIDDLE = "in fail\n    raise _error_with_a_lock()\nRuntimeError: cannot be pickled"
 _RETRIED = {
@@ -201,17 +179,21 @@ _RETRIED = {
 _RATED = ["raised", "returned", "class", "with a lock"]
 
 
+_HEAD = """
+from datetime import timedelta
+from sqlalchemy_fairqueue import Context, Delivery, Queue
+queue = Queue('documents')
+"""
+
+
 @pytest.mark.many(1)
-@pytest.mark.parametrize("in_loop", [False, True], ids=["in threads", "in a loop"])
 def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     queue: Queue,
     engine: Engine,
-    async_engine: AsyncEngine,
     database: Database,
     tmp_path: Path,
     module: Callable[[str, str], Any],
-    *,
-    in_loop: bool,
+    drain: MakeWorker,
 ) -> None:
     """What a handler returns, raises, says and does in a child means what it means in the worker.
 
@@ -231,20 +213,20 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
         seen.append(result)
         return result
 
-    def declared(kind: str, function: Any, retry: RetryPolicy | None = None) -> None:
-        queue.handler(kind, retry=retry, **_PROCESS)(function)
-
-    declared("ends", isolated.fail)
-    declared("named", isolated.fail, _NAMED)
-    declared("other", isolated.fail, _OTHER)
-    declared("rated", isolated.limit_rate)
-    declared("pid", isolated.say_pid)
-    declared("tenant", isolated.set_tenant)
-    declared("settles", isolated.settle)
-    declared("waits", isolated.wait_for_result)
-    declared("signalled", isolated.ignore_signals)
-    declared("failing", module("failing_to_import", _FAILING).handle)
-    declared("page", module("page", _page()).convert)
+    functions = {
+        "rated": isolated.limit_rate,
+        "pid": isolated.say_pid,
+        "tenant": isolated.set_tenant,
+        "settles": isolated.settle,
+        "waits": isolated.wait_for_result,
+        "signalled": isolated.ignore_signals,
+        "failing": module("failing_to_import", _FAILING).handle,
+        "page": module("page", f"{_HEAD}{example('isolation=')}").convert,
+    }
+    for kind, function in functions.items():
+        queue.handler(kind, **_PROCESS)(function)
+    for kind, policy in {"ends": None, "named": _NAMED, "other": _OTHER}.items():
+        queue.handler(kind, retry=policy, **_PROCESS)(isolated.fail)
     costs = Queue("costs")
     costs.configure(engine, fair_by="cost")
     costs.handler(**_PROCESS)(isolated.cost_seven)
@@ -256,7 +238,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     send(engine, queue, {"how": "exit"}, kind="other")
     send(engine, queue, {"how": "away"}, kind="other", max_attempts=1)
     rated = send(engine, queue, *[{"how": how} for how in _RATED], kind="rated")
-    pids = send(engine, queue, *[folder] * 3, kind="pid")
+    pids = send(engine, queue, *[folder] * 3, kind="pid", ordering_key="schlüssel")
     tenants = send(engine, queue, *[folder] * 2, kind="tenant")
     send(engine, queue, {"url": url}, kind="settles")
     [later] = send(engine, queue, 1, kind="ends", delay=timedelta(hours=1))
@@ -267,15 +249,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     isolated.write.enqueue(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
     send(engine, isolated.jobs, {"path": 3}, kind="write")
 
-    queues = queue, isolated.jobs, costs
-    options: dict[str, Any] = {"concurrency": 1, "retry": _LATER, "housekeeping": False}
-    worker: Worker | AsyncWorker
-    if in_loop:
-        worker = AsyncWorker(async_engine, *queues, **options)
-        asyncio.run(worker.run(drain=True))
-    else:
-        worker = Worker(engine, *queues, **options)
-        worker.run(drain=True)
+    worker = drain(queue, isolated.jobs, costs, concurrency=1, retry=LATER)
 
     rows = database.rows("select id, error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message")
     left = {row.id: (row.attempts, row.late, row.error) for row in rows}
@@ -304,12 +278,12 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     )
     plain = Retry(delay=timedelta(hours=1), error="slow down")
     assert sorted(map(str, seen)) == sorted(map(str, [plain, *[isolated.RateLimited(3600)] * 3]))
-    [pid] = {int((tmp_path / f"pid-{one}-1").read_text()) for one in pids}
-    assert pid != os.getpid()
-    assert _is_gone(pid)
+    [(pid, ordering_key)] = {tuple((tmp_path / f"pid-{one}-1").read_text().split()) for one in pids}
+    assert (int(pid) != os.getpid(), ordering_key) == (True, "schlüssel")
+    assert _are_gone(pid)
     assert [(tmp_path / f"tenant-{one}-1").read_text() for one in tenants] == ["nobody"] * 2
     assert (tmp_path / "ended-1").read_text() == f"{-signal.SIGTERM}"
-    assert database.value(_CHARGED) == 7
+    assert charged(database, "costs") == 7
     assert (tmp_path / "said").read_text() == "Decimal('1.50') True"
     assert [one.attempts for one in isolated.jobs.dead_letters.list(engine)] == [1]
     assert worker.stats.lost == 0
@@ -345,7 +319,7 @@ def test_an_import_that_never_ends(
     """A child that is not ready in time is killed, and the attempt has failed."""
     queue.handler(**_PROCESS)(module("slow_to_import", _SLOW).handle)
     send(engine, queue, 1)
-    worker = retimed(Worker(engine, queue, retry=_LATER, housekeeping=False), child_start=0.05)
+    worker = retimed(Worker(engine, queue, retry=LATER, housekeeping=False), child_start=0.05)
     with worker:
         until(lambda: worker.stats.retried == 1, "it has failed")
     assert "was not ready after 0.05 s" in database.value("select error from fq_message")
@@ -368,6 +342,7 @@ class Later(Retry):
 """
 
 
+@_BOTH
 def test_what_the_worker_cannot_import(
     queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path
 ) -> None:
@@ -388,6 +363,7 @@ def test_what_the_worker_cannot_import(
         queue.result(engine, ids[2])
 
 
+@_BOTH
 @pytest.mark.usefixtures("forked_children")
 def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> None:
     """A child that crashes costs its message an attempt, one that dies while it waits none; the worker goes on."""
@@ -408,7 +384,7 @@ def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> 
     pids = []
     for done in 1, 2:
         [message_id] = send(engine, queue, {"folder": str(tmp_path)}, kind="pid")
-        pids.append(int(_said(tmp_path, f"pid-{message_id}-1")))
+        pids.append(int(_said(tmp_path, f"pid-{message_id}-1").split()[0]))
         until(lambda done=done: worker.stats.completed == done, "the next one is done")  # type: ignore[misc]
         if done == 1:
             os.kill(pids[0], signal.SIGKILL)
@@ -417,6 +393,7 @@ def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> 
     assert worker.stats.retried == 0
 
 
+@_BOTH
 @pytest.mark.usefixtures("forked_children")
 def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
     """A child is killed, with what it has started, when the time of its handler is over, its message is cancelled, its
@@ -452,13 +429,8 @@ def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Ser
 
     message_id = sent("grace")
     pids = _said(tmp_path / "grace", "begun-1")
-    if isinstance(worker, Worker):
-        worker.stop(timedelta())
-    else:
-        assert worker._life is not None
-        asyncio.run_coroutine_threadsafe(worker.stop(timedelta()), worker._life.get_loop()).result(
-            PATIENCE.total_seconds()
-        )
+    if (stopping := worker.stop(timedelta())) is not None:
+        asyncio.run(stopping)
     assert _is_gone(int(pids.split()[0]))
     until(lambda: _are_gone(pids), "what it started is gone")
     assert database.value("select lease_id is null and attempts = 0 from fq_message where id = :id", id=message_id)
@@ -503,32 +475,23 @@ if __name__ == "__main__":
     ],
 )
 def test_no_orphans(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, tmp_path: Path, how: str, handler: str
+    queue: Queue, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, handler: str
 ) -> None:
     """When a worker's process is killed, or ends without a stop, no child is left, whatever its handler does."""
     if handler == "hang_without_threads" and sys.platform != "linux":
         pytest.skip("only Linux kills a process that runs no Python thread")
     send(engine, queue, {"folder": str(tmp_path)})
-    source = tmp_path / "program.py"
-    source.write_text(_PROGRAM)
-    words = [str(source), database.url.render_as_string(hide_password=False), handler, how]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with (
-        # What ends as the interpreter of a program does.
-        subprocess.Popen([sys.executable, *words], env=environment)
-        if how == "leave"
-        else Fork(["python", *words], tmp_path, environment)
-    ) as process:
-        try:
-            pids = _said(tmp_path, "begun-1")
-            if how == "kill":
-                process.kill()
-            else:
-                (tmp_path / "leave").touch()
-            assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
-            until(lambda: _are_gone(pids), "no process is left")
-        finally:
+    (tmp_path / "program.py").write_text(_PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    words = [str(tmp_path / "program.py"), engine.url.render_as_string(hide_password=False), handler, how]
+    with forked(*words, folder=tmp_path, whole=how == "leave") as process:
+        pids = _said(tmp_path, "begun-1")
+        if how == "kill":
             process.kill()
+        else:
+            (tmp_path / "leave").touch()
+        assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
+        until(lambda: _are_gone(pids), "no process is left")
 
 
 def test_a_program_without_a_guard(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
@@ -536,11 +499,9 @@ def test_a_program_without_a_guard(queue: Queue, engine: Engine, database: Datab
     send(engine, queue, {"folder": str(tmp_path)})
     (tmp_path / "program.py").write_text(_PROGRAM.replace('__name__ == "__main__"', "True"))
     url = database.url.render_as_string(hide_password=False)
-    with Fork(["python", str(tmp_path / "program.py"), url, "say_pid", "run"], tmp_path, os.environ) as process:
-        try:
-            until(lambda: database.value("select error from fq_message") is not None, "the attempt has failed")
-        finally:
-            process.kill()
+    with forked(str(tmp_path / "program.py"), url, "say_pid", "run", folder=tmp_path) as process:
+        until(lambda: database.value("select error from fq_message") is not None, "the attempt has failed")
+        process.kill()
         complaints = process.communicate(PATIENCE.total_seconds())[1]
     assert "before it could begin; see its stderr" in database.value("select error from fq_message")
     assert "start it under if __name__ == '__main__':" in complaints

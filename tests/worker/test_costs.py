@@ -1,6 +1,5 @@
 """Costs that handlers and workers tell: the channel is charged what its messages cost in truth."""
 
-import asyncio
 import threading
 from datetime import timedelta
 from types import SimpleNamespace
@@ -8,63 +7,29 @@ from typing import Any, cast
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, InvalidArgument, Queue, Retry, Worker
+from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Retry
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.conftest import StartWorker
-from tests.worker.helpers import send, until
-
-_CHARGED = """
-select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint
-  + (select coalesce(sum(cost), 0) from fq_signal)
-from fq_channel_state
-"""
+from tests.worker.conftest import MakeWorker, StartWorker
+from tests.worker.helpers import charged, drained, send, until
 
 
-def _charged(database: Database) -> int:
-    """What all channels were charged, with what no dequeue has heard of yet."""
-    return int(database.rows(_CHARGED)[0][0])
-
-
-@pytest.mark.parametrize("in_loop", [False, True], ids=["Worker", "AsyncWorker"])
-def test_a_handler_says_what_it_cost(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, in_loop: bool
-) -> None:
+def test_a_handler_says_what_it_cost(queue: Queue, engine: Engine, database: Database, drain: MakeWorker) -> None:
     """However it ends, its channel is charged that in place of what was declared."""
     queue.configure(engine, fair_by="cost")
-    outcomes = [None, Retry(delay=timedelta(hours=1)), Bury("bad")]
+    outcomes: list[Any] = [None, Retry(delay=timedelta(hours=1)), Bury("bad")]
     send(engine, queue, *range(3), cost=20)
 
     @queue.handler()
-    def handle(delivery: Delivery, context: Context) -> None:
+    def handle(delivery: Delivery, context: Context) -> Any:
         assert context.cost is None
         context.cost = 412
-        outcome = outcomes[delivery.payload]
-        if outcome is not None:
-            raise outcome
+        return outcomes[delivery.payload]
 
-    if in_loop:
-        asyncio.run(AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True))
-    else:
-        Worker(engine, queue, housekeeping=False).run(drain=True)
-    assert _charged(database) == 3 * 412
-
-
-def test_a_handler_with_a_session(queue: Queue, engine: Engine, database: Database) -> None:
-    """The cost commits with what the handler wrote."""
-    queue.configure(engine, fair_by="cost")
-    queue.enqueue(engine, channel="a", payload=1)
-
-    @queue.handler()
-    def handle(_: Delivery, context: Context, session: Session) -> None:
-        session.connection()
-        context.cost = 9
-
-    Worker(engine, queue, housekeeping=False).run(drain=True)
-    assert _charged(database) == 9
+    drain(queue)
+    assert charged(database) == 3 * 412
 
 
 @pytest.mark.parametrize("cost", [-1, 10**9 + 1, 1.5, "7", True])
@@ -78,17 +43,12 @@ def test_a_bad_cost_is_refused(cost: Any) -> None:
     assert context.cost is None
 
 
-def test_a_worker_measures_what_is_shared_by_seconds(queue: Queue, engine: Engine, database: Database) -> None:
+def test_a_worker_measures_what_is_shared_by_seconds(handled: Queue, engine: Engine, database: Database) -> None:
     """A handler that takes a moment is charged that, and not the hour that was declared for it."""
-    queue.configure(engine, fair_by="seconds")
-    queue.enqueue(engine, channel="a", payload=1, cost=3_600_000)
-
-    @queue.handler()
-    def handle(_: Delivery) -> None:
-        pass
-
-    Worker(engine, queue, housekeeping=False).run(drain=True)
-    assert 1 <= _charged(database) < 3_600_000
+    handled.configure(engine, fair_by="seconds")
+    handled.enqueue(engine, channel="a", payload=1, cost=3_600_000)
+    drained(engine, handled)
+    assert 1 <= charged(database) < 3_600_000
 
 
 @pytest.mark.parametrize("way", ["return", "session", "verb", "told", "stop"])
@@ -100,27 +60,27 @@ def test_a_handler_is_charged_while_it_runs(
     send(engine, queue, 1)
     end = threading.Event()
 
-    def handle(delivery: Delivery, context: Context) -> None:
+    def handle(delivery: Delivery) -> None:
         end.wait(PATIENCE.total_seconds())
-        if way == "told":
-            context.cost = 77
         if way == "verb":
             queue.complete(engine, delivery)
 
-    def handle_in_session(_: Delivery, session: Session) -> None:
+    def handle_in_session(_: Delivery, context: Context, session: Session) -> None:
         session.connection()
         end.wait(PATIENCE.total_seconds())
+        if way == "told":
+            context.cost = 77
 
-    queue.handler()(handle_in_session if way == "session" else handle)
+    queue.handler()(handle_in_session if way in {"session", "told"} else handle)
     worker = start(queue, timings={"charge_every": 0.05})
-    until(lambda: _charged(database) > 2_500, "it is charged more than the dequeue did")
+    until(lambda: charged(database) > 2_500, "it is charged more than the dequeue did")
     if way == "stop":
         worker.stop(timedelta())
     end.set()
     until(lambda: database.value("select count(*) from fq_history"), "it is settled")
     cost = database.value("select cost from fq_history")
     assert cost == 77 if way == "told" else cost >= 500
-    assert _charged(database) == cost
+    assert charged(database) == cost
 
 
 def test_what_did_not_begin_costs_nothing(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:

@@ -1,6 +1,7 @@
 """Decisions on how a delivery is settled, given how its handler finished; and the delays of failed ones."""
 
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import example, given
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_fairqueue import Bury, HandlerTimeout, InvalidArgument, Lease, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue import Bury, HandlerTimeout, InvalidArgument, Queue, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError
+from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.values.messages import Delivery
 from sqlalchemy_fairqueue.worker.handling import UNKNOWN_KIND_RELEASES, of_error, of_return, of_unknown
@@ -19,29 +21,15 @@ _POLICY = RetryPolicy(jitter=0)
 
 
 def _delivery(attempt: int = 1, uncounted: int = 0) -> Delivery:
-    now = datetime.now(UTC)
-    return Delivery(
-        message_id=1,
-        queue="q",
-        channel="a",
-        kind="k",
-        content=b"1",
-        headers=None,
-        attempt=attempt,
-        max_attempts=20,
-        enqueued_at=now,
-        lease=Lease(1, "me", now),
-        deliveries=attempt + uncounted,
-        row_id="(0,1)",
-        decoded=1,
-    )
+    delivery = make_delivery(Queue("q"), 1, attempt=attempt, max_attempts=20)
+    return replace(delivery, deliveries=attempt + uncounted)
 
 
 def _fail(error: Exception, cause: Exception | None = None) -> None:
     raise error from cause
 
 
-@pytest.mark.parametrize("result", [None, 0, "x", ["not one"], ValueError("not raised")])
+@pytest.mark.parametrize("result", [None, 0, iter("ab"), ["not one"], ValueError("not raised")])
 def test_any_result_means_done(result: object) -> None:
     """What is no outcome and has none in it is ignored."""
     assert of_return(result, _delivery(), _POLICY) is COMPLETE

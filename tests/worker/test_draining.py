@@ -1,18 +1,18 @@
 """Draining by run(drain=True): what is there is handled, what comes of it too, and then it returns."""
 
 import asyncio
-import threading
 from datetime import timedelta
+from functools import partial
 
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Rate, Retry, Worker
-from sqlalchemy_fairqueue.reports import LeftoverReason, Leftovers, Reason
+from sqlalchemy_fairqueue.reports import Reason
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, Busy, aside, drained, is_empty, retimed, send, until
 
 HOUR = timedelta(hours=1)
 
@@ -36,15 +36,14 @@ def test_all_that_comes_of_it_is_handled(queue: Queue, engine: Engine, database:
             queue.enqueue(session, channel="b", payload=delivery.payload - 1)
 
     send(engine, queue, 21)
-    worker = Worker(engine, queue, other, housekeeping=False)
-    worker.run(drain=True)
+    worker = drained(engine, queue, other)
     assert handled == list(range(21, -1, -1))
     assert is_empty(database)
     assert (worker.stats.completed, worker.stats.retried) == (22, 11)
 
 
-async def test_the_same_in_a_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """An AsyncWorker returns too, and begins anew where it is asked again."""
+async def test_in_a_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """An AsyncWorker returns too, begins anew where it is asked again, and tells what it left: what waits for what."""
     handled: list[int] = []
 
     @queue.handler()
@@ -57,8 +56,12 @@ async def test_the_same_in_a_loop(queue: Queue, engine: Engine, async_engine: As
     for _ in range(2):
         send(engine, queue, 9)
         await asyncio.wait_for(worker.run(drain=True), PATIENCE.total_seconds())
-    assert handled == [*range(9, -1, -1), *range(9, -1, -1)]
-    assert is_empty(database)
+        assert await worker.leftovers() == ()
+    assert handled == [*range(9, -1, -1)] * 2
+    send(engine, queue, "later", delay=HOUR)
+    await worker.run(drain=True)
+    [left] = await worker.leftovers()
+    assert (left.ready, left.scheduled, [one.reason for one in left.reasons]) == (0, 1, [Reason.SCHEDULED])
 
 
 def test_a_message_that_is_withdrawn_meanwhile(queue: Queue, engine: Engine, database: Database) -> None:
@@ -77,21 +80,14 @@ def test_a_message_that_is_withdrawn_meanwhile(queue: Queue, engine: Engine, dat
 
     send(engine, queue, "withdrawn")
     worker = retimed(Worker(engine, queue, lease=LONG_LEASE, housekeeping=False), **MANY_HEARTBEATS)
-    running = threading.Thread(target=lambda: worker.run(drain=True), daemon=True)
-    running.start()
-    running.join(PATIENCE.total_seconds())
-    assert (running.is_alive(), is_empty(database)) == (False, True)
+    with aside(partial(worker.run, drain=True)):
+        pass
     assert (handled, worker.stats.cancelled) == (["withdrawn", "next", "last"], 1)
+    assert is_empty(database)
 
 
-def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> None:
+def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine, seen: list[object]) -> None:
     """What is due later, of a paused channel, or in the hands of others, is not waited for."""
-    handled: list[object] = []
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        handled.append(delivery.payload)
-
     send(engine, queue, "held")
     [held] = queue.dequeue(engine)
     send(engine, queue, "later", delay=HOUR)
@@ -99,9 +95,8 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> N
     send(engine, queue, "paused", channel="paused")
     queue.configure_channel(engine, "slow", ChannelPolicy(rate=Rate(1, per=HOUR)))
     send(engine, queue, "first", "second", channel="slow")
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.run(drain=True)
-    assert handled == ["first"]
+    worker = drained(engine, queue)
+    assert seen == ["first"]
     [left] = worker.leftovers()
     assert (left.queue, left.ready, left.scheduled, left.leased) == (queue.name, 2, 1, 1)
     reasons = {one.reason: (one.messages, one.channels, one.until is None) for one in left.reasons}
@@ -112,38 +107,12 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> N
     queue.complete(engine, held)
 
 
-async def test_an_async_worker_tells_what_it_left(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """As a Worker does: nothing, or what waits and for what."""
-
-    @queue.handler()
-    async def handle(delivery: Delivery) -> None: ...
-
-    worker = AsyncWorker(async_engine, queue, housekeeping=False)
-    send(engine, queue, "due")
-    await worker.run(drain=True)
-    assert await worker.leftovers() == ()
-    send(engine, queue, "later", delay=HOUR)
-    await worker.run(drain=True)
-    reason = LeftoverReason(reason=Reason.SCHEDULED, messages=1, channels=1)
-    [left] = await worker.leftovers()
-    assert left == Leftovers(queue=queue.name, ready=0, scheduled=1, held=0, leased=0, reasons=(reason,))
-
-
-def test_a_stop_ends_it_before(queue: Queue, engine: Engine, database: Database) -> None:
+def test_a_stop_ends_it_before(queue: Queue, engine: Engine, database: Database, busy: Busy) -> None:
     """Whoever stops a worker that drains need not wait for the rest."""
-    began, go = threading.Event(), threading.Event()
-
-    @queue.handler()
-    def handle(_: Delivery) -> None:
-        began.set()
-        go.wait(PATIENCE.total_seconds())
-
+    queue.handler()(busy)
     send(engine, queue, *range(50))
     worker = Worker(engine, queue, concurrency=1, housekeeping=False)
-    running = threading.Thread(target=lambda: worker.run(drain=True))
-    running.start()
-    until(began.is_set, "a handler works")
-    worker.stop(timedelta())
-    running.join(PATIENCE.total_seconds())
-    go.set()
-    assert (running.is_alive(), is_empty(database)) == (False, False)
+    with aside(partial(worker.run, drain=True)):
+        busy.begun()
+        worker.stop(timedelta())
+    assert not is_empty(database)

@@ -9,11 +9,11 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import aperform, drain, perform
 from tests.fixtures.database import Database
-from tests.worker.helpers import count_effects, send
+from tests.worker.helpers import count_effects, drained, send
 
 pytestmark = pytest.mark.usefixtures("effects")
 
@@ -59,25 +59,16 @@ async def test_an_async_handler(
     assert count_effects(database) == 9
 
 
-async def test_an_outcome_that_is_awaited_counts(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """An awaitable that gives an outcome means the outcome."""
-
-    async def later() -> Bury:
-        return Bury("later")
-
-    @queue.handler
-    async def handle(_: Delivery) -> Any:
-        return later()
-
-    send(engine, queue, 1)
-    worker = AsyncWorker(async_engine, queue, housekeeping=False)
-    await worker.run(drain=True)
-    assert worker.stats.buried == 1
-    assert await aperform(queue, 1) == Bury("later")
-
-
 async def _work() -> Any:
     return None
+
+
+async def _later() -> Bury:
+    return Bury("later")
+
+
+async def _asynchronously(_: Delivery) -> Any:
+    return _later()
 
 
 async def _twice() -> Any:
@@ -114,13 +105,14 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
     """What a plain handler returns to nobody who would await or run it fails the attempt, and in tests of handlers."""
     kinds = []
     for returned in _RETURNED:
-        queue.handler(f"plain {returned.__name__}")(_plain(returned))
-        queue.handler(f"session {returned.__name__}")(_with_session(returned))
-        queue.job(kind=f"job {returned.__name__}")(_job(returned))
-        kinds += [f"plain {returned.__name__}", f"session {returned.__name__}", f"job {returned.__name__}"]
-    for kind in kinds:
-        send(engine, queue, {}, kind=kind, max_attempts=1)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+        for declare in _plain, _with_session, _job:
+            kinds.append(f"{declare.__name__} {returned.__name__}")
+            if declare is _job:
+                queue.job(kind=kinds[-1])(_job(returned))
+            else:
+                queue.handler(kinds[-1])(declare(returned))
+            send(engine, queue, {}, kind=kinds[-1], max_attempts=1)
+    drained(engine, queue)
     errors = {letter.kind: letter.error or "" for letter in queue.dead_letters.list(engine)}
     for kind in kinds:
         assert "nothing was done" in errors[kind], kind
@@ -133,18 +125,20 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
 
 
 async def test_a_plain_handler_in_a_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """An AsyncWorker awaits what a plain function without a session returns, once; aperform agrees."""
+    """An AsyncWorker awaits what functions without a session return, once, and an outcome counts; aperform agrees."""
     queue.handler("awaited")(_plain(_work))
+    queue.handler("outcome")(_asynchronously)
     refused = {"twice": _plain(_twice), "session": _with_session(_work), "generator": _plain(_async_generator)}
     for kind, handle in refused.items():
         queue.handler(kind)(handle)
-    for kind in ("awaited", *refused):
+    for kind in ("awaited", "outcome", *refused):
         send(engine, queue, {}, kind=kind, max_attempts=1)
     worker = AsyncWorker(async_engine, queue, housekeeping=False, sync_session_factory=lambda: Session(engine))
     await worker.run(drain=True)
-    assert (worker.stats.completed, worker.stats.buried) == (1, 3)
+    assert (worker.stats.completed, worker.stats.buried) == (1, 4)
     with Session(engine) as session:
         assert await aperform(queue, {}, kind="awaited", session=session) is None
+        assert await aperform(queue, {}, kind="outcome", session=session) == Bury("later")
         for kind in refused:
             with pytest.raises(WorkerError, match="nothing was done"):
                 await aperform(queue, {}, kind=kind, session=session)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -10,15 +9,13 @@ from time import monotonic
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.worker import threads
 from tests.fixtures.database import Database
 from tests.fixtures.forks import Fork, run_fork
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
-from tests.worker.helpers import is_empty, send
-
-Run = Callable[[str], tuple[list[str], str]]
+from tests.worker.helpers import count_effects, drained, is_empty, send
 
 _PROGRAM = """
 import asyncio, multiprocessing, os, signal, sys, threading
@@ -70,7 +67,6 @@ does = {
     "return": lambda: fork(lambda: None),
     "raise": lambda: fork(fail),
     "exit": lambda: fork(lambda: sys.exit(3)),
-    "exit in peace": lambda: fork(sys.exit),
     "exit with words": lambda: fork(lambda: sys.exit("no more")),
 }
 
@@ -93,12 +89,7 @@ async def handle_with_in_loop(delivery, session):
 def wrap(delivery):
     return handle_in_loop(delivery)
 
-def own(number, frame):
-    os._exit(7)
-
 queue.handler("thread")(handle)
-if how == "own handler":
-    signal.signal(signal.SIGTERM, own)
 if how == "loop":
     queue.handler("loop")(handle_in_loop)
     queue.handler("loop by a plain function")(wrap)
@@ -111,34 +102,13 @@ print("returned", flush=True)
 """
 
 
-@pytest.fixture
-def run(database: Database, tmp_path: Path) -> Run:
-    """Let a process with a worker do all that there is: what it says, and what it says on stderr."""
-    database.execute("create table effect (message_id bigint)")
-    source = tmp_path / "program.py"
-    source.write_text(_PROGRAM)
-    url = database.url.render_as_string(hide_password=False)
-
-    def run_one(how: str) -> tuple[list[str], str]:
-        with Fork(["python", str(source), url, how], tmp_path, os.environ) as process:
-            try:
-                process.wait(PATIENCE.total_seconds())
-            finally:
-                if process.returncode is None:
-                    # With its children, which have the pipes, too.
-                    os.killpg(process.pid, signal.SIGKILL)
-            return process.stdout.read().splitlines(), process.stderr.read()
-
-    return run_one
-
-
 _ENDS = {
     "terminate": -signal.SIGTERM,
     "terminate at once": -signal.SIGTERM,
     # Also one that is at work.
     "pool": 1,
 }
-_COMES_BACK = {"return": 0, "raise": 1, "exit": 3, "exit in peace": 0, "exit with words": 1}
+_COMES_BACK = {"return": 0, "raise": 1, "exit": 3, "exit with words": 1}
 
 
 @pytest.mark.parametrize(
@@ -148,8 +118,9 @@ _COMES_BACK = {"return": 0, "raise": 1, "exit": 3, "exit in peace": 0, "exit wit
         ("loop", ["thread", "loop", "loop by a plain function", "with a session"]),
     ],
 )
+@pytest.mark.usefixtures("effects")
 def test_children_end(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, run: Run, how: str, kinds: list[str]
+    queue: Queue, engine: Engine, database: Database, tmp_path: Path, how: str, kinds: list[str]
 ) -> None:
     """A worker that handles signals leaves those of its handlers' children as they were, from their beginning on.
 
@@ -164,13 +135,22 @@ def test_children_end(  # noqa: PLR0917 - fixtures
         send(engine, queue, *told, *_COMES_BACK, kind=kind)
         expected += [f"{kind}, {what}: {_ENDS.get(what, 1)}" for what in told]
         expected += [f"child {kind}, {what}: {status}" for what, status in _COMES_BACK.items()]
-    said, complaints = run(how)
-    assert said == [*expected, "returned"]
+    (tmp_path / "program.py").write_text(_PROGRAM)
+    url = database.url.render_as_string(hide_password=False)
+    with Fork(["python", "program.py", url, how], tmp_path, os.environ) as process:
+        try:
+            process.wait(PATIENCE.total_seconds())
+        finally:
+            if process.returncode is None:
+                # With its children, which have the pipes, too.
+                os.killpg(process.pid, signal.SIGKILL)
+        said, complaints = process.stdout.read(), process.stderr.read()
+    assert said.splitlines() == [*expected, "returned"]
     assert complaints.count("ValueError: odd") == complaints.count("in fail") == len(kinds)
     assert ("KeyboardInterrupt" in complaints) == (how == "thread")
     assert complaints.count("no more\n") == len(kinds)
     assert is_empty(database)
-    assert database.value("select count(*) from effect") == len(_COMES_BACK)
+    assert count_effects(database) == len(_COMES_BACK)
 
 
 @pytest.mark.usefixtures("forked_children")
@@ -179,14 +159,8 @@ def test_a_child_of_a_handler_in_a_child_process(queue: Queue, engine: Engine) -
     queue.configure(engine, result_retention=timedelta(hours=1))
     queue.handler(isolation="process")(isolated.fork)
     ids = send(engine, queue, 1, 2)
-    Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
+    drained(engine, queue, concurrency=1)
     assert [queue.result(engine, one) for one in ids] == ["status 0"] * 2
-
-
-def test_a_handler_of_the_program(queue: Queue, engine: Engine, run: Run) -> None:
-    """A handler that the program had before its worker is in its place in a child."""
-    send(engine, queue, "terminate", kind="thread")
-    assert run("own handler")[0] == ["thread, terminate: 7", "returned"]
 
 
 def test_a_worker_whose_loop_is_closed() -> None:

@@ -1,9 +1,7 @@
 """Functions that may be handlers, and those that may not."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,11 +11,10 @@ from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.worker.runtime import Runtime
+from sqlalchemy_fairqueue.testing import make_delivery
 from tests.fixtures.database import Database
-from tests.fixtures.options import PATIENCE
-from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, send, until
+from tests.worker.conftest import MakeWorker, StartWorker
+from tests.worker.helpers import auntil, drained, send, threads_of, until
 
 
 def test_what_a_handler_takes(queue: Queue) -> None:
@@ -62,8 +59,8 @@ def test_a_handler_without_parentheses(queue: Queue, engine: Engine) -> None:
 
     assert list(queue._handlers) == ["default"]
     assert queue._handlers["default"].function is parse
-    queue.enqueue(engine, channel="a", payload=7)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    send(engine, queue, 7)
+    drained(engine, queue)
     assert handled == [7]
     with pytest.raises(InvalidArgument, match=r"kind 'default' .* has a handler already, .*@queue.handler\('parse'\)"):
 
@@ -75,49 +72,37 @@ def test_a_handler_without_parentheses(queue: Queue, engine: Engine) -> None:
         queue.handler(7)  # type: ignore[call-overload]
 
 
-def test_an_async_handler_needs_an_async_worker(queue: Queue, engine: Engine) -> None:
-    """Workers say at their start which handler they cannot call."""
+async def test_what_a_worker_cannot_call(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """Workers say at their start which handler they cannot call, and an AsyncWorker what to give it for a session.
 
-    @queue.handler("a")
-    async def a(delivery: object) -> None: ...
+    A factory of the wrong kind is refused at the start, for plain functions as for async ones.
+    """
+    other = Queue("documents")
+
+    @other.handler("a")
+    async def asynchronous(delivery: object) -> None: ...
 
     with pytest.raises(WorkerError, match="'a'"):
-        Worker(engine, queue).start()
-
-
-async def test_a_session_for_a_plain_function(queue: Queue, async_engine: AsyncEngine) -> None:
-    """An AsyncWorker says what to give it if a plain function takes a session."""
+        Worker(engine, other).start()
 
     @queue.handler("a")
-    def a(delivery: object, session: object) -> None: ...
+    def plain(delivery: object, session: object) -> None: ...
 
     with pytest.raises(WorkerError, match=r"'a' .* AsyncWorker\(sync_session_factory=sessionmaker\(engine\)\)"):
         await AsyncWorker(async_engine, queue).start()
-
-
-async def test_sessions_of_both_kinds(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """A factory of the wrong kind is refused at the start, for plain functions as for async ones."""
-
-    @queue.handler("a")
-    def a(delivery: object, session: object) -> None: ...
-
+    factory: Any = async_sessionmaker(async_engine)
     with pytest.raises(InvalidArgument, match=r"sync_session_factory makes a AsyncSession where .* needs sessions of"):
-        await AsyncWorker(async_engine, queue, sync_session_factory=async_sessionmaker(async_engine)).start()  # type: ignore[arg-type]  # that is the point
+        await AsyncWorker(async_engine, queue, sync_session_factory=factory).start()
     async with AsyncWorker(async_engine, queue, sync_session_factory=sessionmaker(engine), housekeeping=False):
         pass
 
 
-async def test_a_queue_without_handlers(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+def test_a_queue_without_handlers(seen: list[object], queue: Queue, drain: MakeWorker) -> None:
     """A worker does not start for a queue that has no handlers, also beside one that has some."""
-    queue.handler()(lambda _: None)
-    for start in (
-        Worker(engine, Queue("others")).start,
-        Worker(engine, queue, Queue("others")).run,
-    ):
+    for queues in (Queue("others"),), (queue, Queue("others")):
         with pytest.raises(InvalidArgument, match=r"queue 'others' has no handlers; declare .* import the modules"):
-            start()
-    with pytest.raises(InvalidArgument, match="queue 'others' has no handlers"):
-        await AsyncWorker(async_engine, Queue("others")).run()
+            drain(*queues)
+    assert not seen
 
 
 @pytest.mark.parametrize(
@@ -147,64 +132,52 @@ def test_bad_queues(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> 
         Worker(connection, queue)  # type: ignore[arg-type]  # that is the point
 
 
-def test_signals_in_another_thread(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_signals_in_another_thread(handled: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """Signals are handled in the main thread only, which is said before anything starts."""
-    queue.handler()(lambda _: None)
-    before = set(threading.enumerate())
-    with ThreadPoolExecutor(1, thread_name_prefix="aside") as executor:
-        for run in (
-            lambda: Worker(engine, queue).run(handle_signals=True),
-            lambda: asyncio.run(AsyncWorker(async_engine, queue).run(handle_signals=True)),
-        ):
-            error = executor.submit(run).exception(PATIENCE.total_seconds())
-            assert isinstance(error, InvalidArgument)
-            assert "handle_signals is True in thread 'aside_0'" in str(error)
-            assert len(set(threading.enumerate()) - before) == 1
+    worker, async_worker = Worker(engine, handled), AsyncWorker(async_engine, handled)
+    for run in (
+        lambda: worker.run(handle_signals=True),
+        lambda: asyncio.run(async_worker.run(handle_signals=True)),
+    ):
+        with pytest.raises(InvalidArgument, match="handle_signals is True in thread"):
+            await asyncio.to_thread(run)
+    assert not threads_of(worker.name) + threads_of(async_worker.name)
 
 
-def test_a_missing_schema(engine: Engine) -> None:
-    """A worker refuses a database without the queue, with the migration to write."""
-    queue = Queue("documents", schema="nowhere")
-    queue.handler()(lambda _: None)
+def test_versions_of_the_schema(handled: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A worker refuses a database without the queue, and an older schema than it needs, with the migration to write.
+
+    It serves a newer one: databases are migrated first.
+    """
+    elsewhere = Queue("documents", schema="nowhere")
+    elsewhere.handler()(print)
     with pytest.raises(SchemaMismatch, match=r"op\.create_fairqueue\(version=\d, schema='nowhere'\)"):
-        Worker(engine, queue).start()
-
-
-def test_an_older_schema(queue: Queue, engine: Engine, database: Database) -> None:
-    """A worker refuses a schema that is older than its library needs, with the migration to write."""
-    queue.handler()(lambda _: None)
-    database.execute("create or replace function fq_version() returns smallint language sql immutable as 'select 0'")
+        Worker(engine, elsewhere).start()
+    version = "create or replace function fq_version() returns smallint language sql immutable as 'select {}'"
+    database.execute(version.format(0))
     with pytest.raises(SchemaMismatch, match=r"holds version 0 .*op\.upgrade_fairqueue\(0, 1\)"):
-        Worker(engine, queue).start()
+        Worker(engine, handled).start()
+    database.execute(version.format(99))
+    worker = start(handled)
+    send(engine, handled, 1)
+    until(lambda: worker.stats.completed, "it is handled")
 
 
-def test_a_newer_schema(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A worker serves a schema that is newer than its library: databases are migrated first."""
-    done = threading.Event()
-    queue.handler()(lambda _: done.set())
-    database.execute("create or replace function fq_version() returns smallint language sql immutable as 'select 99'")
-    start(queue)
-    send(engine, queue, 1)
-    until(done.is_set, "it is handled")
-
-
-async def test_two_starts_at_once(queue: Queue, async_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_starts_at_once(handled: Queue, async_engine: AsyncEngine) -> None:
     """Of two starts of an AsyncWorker that overlap the second is refused, and one stop ends all."""
-    queue.handler()(lambda _: None)
-    go = threading.Event()
-    check = Runtime.check
-
-    def check_slowly(runtime: Runtime) -> None:
-        go.wait()
-        check(runtime)
-
-    monkeypatch.setattr(Runtime, "check", check_slowly)
-    worker = AsyncWorker(async_engine, queue)
-    starts = [asyncio.create_task(worker.start()) for _ in range(2)]
-    # Each task begins, and gets as far as it can.
-    await asyncio.sleep(0)
-    go.set()
-    ends = await asyncio.gather(*starts, return_exceptions=True)
+    worker = AsyncWorker(async_engine, handled)
+    ends = await asyncio.gather(worker.start(), worker.start(), return_exceptions=True)
     await worker.stop()
     assert [type(end) for end in ends] == [type(None), WorkerError]
-    await auntil(lambda: not [one for one in threading.enumerate() if one.name.startswith(worker.name)], "all ended")
+    await auntil(lambda: not threads_of(worker.name), "all ended")
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_an_ordering_key(queue: Queue, engine: Engine, limit: int) -> None:
+    """It comes with the delivery, alone and among others, as that of a message without one shows none."""
+    keys = ("session-42", "schlüssel \N{SNOWMAN}", None)
+    for key in keys:
+        send(engine, queue, 1, ordering_key=key)
+    found = [delivery for _ in keys for delivery in queue.dequeue(engine, limit=limit)]
+    assert [delivery.ordering_key for delivery in found] == list(keys)
+    assert make_delivery(queue, 1, ordering_key=keys[0]).ordering_key == keys[0]

@@ -1,5 +1,6 @@
 """Health of workers, as their supervisors see it."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -9,39 +10,29 @@ import pytest
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.worker import runtime
 from sqlalchemy_fairqueue.worker.options import WorkerOptions
-from sqlalchemy_fairqueue.worker.threads import in_thread
 from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.conftest import StartWorker
-from tests.worker.helpers import until
+from tests.worker.conftest import MakeWorker, StartWorker
+from tests.worker.helpers import call, until
 
 
-@pytest.fixture
-def handled(queue: Queue) -> Queue:
-    """The queue with a handler."""
-    queue.handler(_ignore)
-    return queue
-
-
-def _ignore(_: Delivery) -> None: ...
-
-
-def test_a_life(engine: Engine, handled: Queue) -> None:
-    """It is alive all the time, and ready from its start to its stop."""
-    worker = Worker(engine, handled, housekeeping=False)
-    found = worker.health()
-    assert (found.alive, found.ready, found.problems) == (True, False, ("it is not started",))
-    worker.start()
-    found = worker.health()
-    assert (found.alive, found.ready, found.problems) == (True, True, ())
-    worker.stop()
-    found = worker.health()
-    assert (found.alive, found.ready, found.problems) == (True, False, ("it stops, or has stopped",))
+async def test_a_life(make: MakeWorker, handled: Queue) -> None:
+    """It is alive all the time, and ready from its start to its stop, whichever thread asks."""
+    worker = make(handled)
+    for step, ready, problems in (
+        (None, False, ("it is not started",)),
+        (worker.start, True, ()),
+        (worker.stop, False, ("it stops, or has stopped",)),
+    ):
+        if step is not None:
+            await call(step)
+        found = await call(worker.health)
+        assert (found.alive, found.ready, found.problems) == (True, ready, problems)
 
 
 def test_a_database_that_is_away(handled: Queue, proxy: Proxy) -> None:
@@ -121,8 +112,7 @@ async def test_an_async_worker(handled: Queue, async_engine: AsyncEngine) -> Non
     async with worker:
         with pytest.raises(WorkerError, match=r"await asyncio\.to_thread\(worker\.health\)"):
             worker.health()
-        assert (await in_thread(worker.health)).ready
-    assert (await in_thread(worker.health)).problems == ("it stops, or has stopped",)
+        assert (await asyncio.to_thread(worker.health)).ready
 
 
 def test_a_stop_while_it_asks(handled: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,26 +8,27 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import Context, Delivery, LeaseLost, Queue, Worker
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import (
+    AT_ONCE,
     LONG_LEASE,
     MANY_HEARTBEATS,
+    Busy,
     count_effects,
     expire_leases,
     held_of,
     is_empty,
     outlive,
+    polled_again,
     send,
     until,
     write_effect,
 )
 
 pytestmark = pytest.mark.usefixtures("effects")
-
-_AT_ONCE = RetryPolicy(first=timedelta())
 
 
 def _taken_over(other: Queue, engine: Engine) -> bool:
@@ -37,26 +38,18 @@ def _taken_over(other: Queue, engine: Engine) -> bool:
     return bool(batch)
 
 
-def test_a_long_handler_keeps_its_message(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, clock: Clock
+def test_a_long_handler_keeps_its_message(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, clock: Clock, busy: Busy
 ) -> None:
     """A handler may take longer than the lease: the heartbeat extends it."""
-    seen: list[int] = []
-    go = threading.Event()
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        seen.append(delivery.deliveries)
-        until(go.is_set, "it may end")
-
+    queue.handler()(busy)
     send(engine, queue, 1)
     workers = [start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS) for _ in range(2)]
-    until(lambda: seen, "it is at work")
+    busy.begun()
     outlive(LONG_LEASE, clock, *workers)
-    go.set()
+    busy.go.set()
     until(lambda: is_empty(database), "it is completed")
-    assert seen == [1]
-    assert sum(worker.stats.lost for worker in workers) == 0
+    assert (len(busy.contexts), sum(worker.stats.lost for worker in workers)) == (1, 0)
 
 
 def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -79,7 +72,7 @@ def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, 
                 met.append(raised.value)
 
     send(engine, queue, 1)
-    start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS, retry=_AT_ONCE)
+    start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS, retry=AT_ONCE)
     until(lambda: len(met) == 3, "the first handler has met the loss")
     until(lambda: is_empty(database), "it is done by a later delivery")
     assert count_effects(database) == 1
@@ -120,33 +113,23 @@ def test_what_waits_under_a_lost_lease_is_not_started(
         seen.append(delivery.message_id)
 
     sent = send(engine, queue, *range(5))
-    start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS, concurrency=1, retry=_AT_ONCE)
+    start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS, concurrency=1, retry=AT_ONCE)
     until(lambda: is_empty(database), "all are done")
     assert sorted(set(seen)) == sorted(sent)
 
 
-def test_nothing_is_taken_under_a_lost_lease(queue: Queue, engine: Engine, start: StartWorker) -> None:
+def test_nothing_is_taken_under_a_lost_lease(queue: Queue, engine: Engine, start: StartWorker, busy: Busy) -> None:
     """While a handler goes on under a lease that is lost, what comes next is taken under another one."""
-    seen: list[object] = []
-    go = threading.Event()
-
-    @queue.handler()
-    def handle(delivery: Delivery, context: Context) -> None:
-        if delivery.payload == "first":
-            held_of(context).lease.lose()
-        seen.append(delivery.payload)
-        until(go.is_set, "it may end")
-
+    queue.handler()(busy)
     worker = start(queue, lease=timedelta(hours=1), listen=False, poll_interval=timedelta(milliseconds=20))
     send(engine, queue, "first")
-    until(lambda: seen == ["first"], "its lease is lost")
-    polls = worker.stats.empty
-    # The one that was under way has ended, and another one began after that.
-    until(lambda: worker.stats.empty > polls + 1, "it polls again")
+    busy.begun()
+    held_of(busy.contexts[0]).lease.lose()
+    polled_again(worker)
     send(engine, queue, "second")
-    until(lambda: seen == ["first", "second"] or worker.stats.released, "the next one is taken")
-    go.set()
-    assert (seen, worker.stats.released) == (["first", "second"], 0)
+    until(lambda: len(busy.contexts) == 2 or worker.stats.released, "the next one is taken")
+    busy.go.set()
+    assert ([context.lost for context in busy.contexts], worker.stats.released) == ([True, False], 0)
 
 
 def test_a_slow_database_is_noticed(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -164,73 +147,31 @@ def test_a_slow_database_is_noticed(queue: Queue, engine: Engine, database: Data
             told.set()
 
     send(engine, queue, 1)
-    start(queue, lease=timedelta(seconds=1), retry=_AT_ONCE)
+    start(queue, lease=timedelta(seconds=1), retry=AT_ONCE)
     until(told.is_set, "the handler knows")
     until(lambda: is_empty(database), "it is done by a later delivery")
 
 
-def test_an_outage(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A worker outlives an outage, and what it had in hand is completed when the database is back."""
-    started, go = threading.Event(), threading.Event()
-    seen: list[int] = []
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        seen.append(delivery.message_id)
-        started.set()
-        until(go.is_set, "it may end")
-
-    send(engine, queue, 1)
-    worker = start(queue, lease=timedelta(hours=1))
-    until(started.is_set, "the handler works")
-    maintenance = create_engine(database.url.set(database="postgres"), isolation_level="AUTOCOMMIT")
-    name = database.name
-    with maintenance.connect() as connection:
-        connection.execute(text(f'alter database "{name}" allow_connections false'))
-        connection.execute(
-            text("select pg_terminate_backend(pid) from pg_stat_activity where datname = :name"), {"name": name}
-        )
-        go.set()
-        until(lambda: worker.stats.failures > 3, "the worker has met the outage")
-        connection.execute(text(f'alter database "{name}" allow_connections true'))
-    maintenance.dispose()
-    until(lambda: is_empty(database), "it is completed")
-    engine.dispose()
-    send(engine, queue, 2)
-    until(lambda: is_empty(database), "the worker goes on")
-    assert len(seen) == 2
-    assert worker.stats.lost == 0
-
-
-def test_a_used_up_pool(queue: Queue, database: Database) -> None:
+def test_a_used_up_pool(queue: Queue, database: Database, seen: list[object]) -> None:
     """A program that uses up its pool does not keep its worker from working: that has connections of its own."""
     engine = create_engine(database.url, pool_size=1, max_overflow=0, pool_timeout=0.1)
-    seen = []
-    queue.handler()(lambda delivery: seen.append(delivery.payload))
     send(engine, queue, 1)
     with engine.connect() as held, Worker(engine, queue, housekeeping=False):
         held.execute(text("select 1"))
-        until(lambda: seen == [1], "it is done")
-        until(lambda: is_empty(database), "it is completed")
+        until(lambda: seen == [1] and is_empty(database), "it is done")
     engine.dispose()
 
 
 def test_signals_are_heard_while_all_are_at_work(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy
 ) -> None:
     """The worker applies signals while no handler is free, so that they do not pile up."""
-    started, go = threading.Event(), threading.Event()
-
-    @queue.handler()
-    def handle(_: Delivery) -> None:
-        started.set()
-        until(go.is_set, "it may end")
-
+    queue.handler()(busy)
     send(engine, queue, 1)
     start(queue, concurrency=1, timings={"hear_after": 0.05})
-    until(started.is_set, "all are at work")
+    busy.begun()
     for number in range(20):
         send(engine, queue, number, channel=f"customer-{number}")
     until(lambda: database.value("select count(*) from fq_signal") == 0, "all are heard")
-    go.set()
+    busy.go.set()
     until(lambda: is_empty(database), "all are done")

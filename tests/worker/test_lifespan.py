@@ -2,7 +2,11 @@
 
 import asyncio
 import contextlib
+import contextvars
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,31 +15,67 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Worker
-from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.errors import StartError, WorkerError
 from sqlalchemy_fairqueue.testing import drain, inline, perform, rolled_back
-from tests.worker.helpers import send
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import Busy, drained, send
 from tests.worker.isolated import say_pid
-from tests.worker.lifespans import Client, Steps, declare
+
+Steps = list[str]
+STARTED = ["settings", "client of x"]
+STOPPED = ["say", "flush x", "client closed"]
+"""What is noted of a start and a stop."""
+
+
+class Client:
+    """A resource."""
+
+    def __init__(self, name: str = "client") -> None:
+        self.name = name
+
+
+def declare(queue: Queue, steps: Steps, *, failing: str = "") -> None:
+    """Two resources of which the second takes the first, and a function for the stop."""
+
+    def note(step: str) -> None:
+        steps.append(step)
+        if step == failing:
+            raise OSError(f"no {step}")
+
+    @queue.on_start
+    def settings() -> str:
+        note("settings")
+        return "x"
+
+    @queue.on_start
+    def client(settings: str) -> Iterator[Client]:
+        note(f"client of {settings}")
+        try:
+            yield Client(settings)
+        finally:
+            note("client closed")
+
+    @queue.on_stop
+    def flush(client: Client) -> None:
+        note(f"flush {client.name}")
+
+    @queue.on_stop
+    def say() -> None:
+        note("say")
 
 
 def test_the_order(queue: Queue, engine: Engine) -> None:
     """Resources are made in the order of declaration and closed in reverse, around the handlers of each start."""
     steps: Steps = []
     declare(queue, steps)
-
-    @queue.handler
-    def handle(_: Delivery, client: Client) -> None:
-        steps.append(f"handle with {client.name}")
-
+    queue.handler(lambda delivery, client: steps.append(f"handle {delivery.payload} with {client.name}"))
     worker = Worker(engine, queue, housekeeping=False)
     assert steps == []
     for payload in 1, 2:
         send(engine, queue, payload)
-        steps.clear()
         worker.run(drain=True)
-        assert steps == [
-            "settings", "client of x", "handle with x", "say", "flush x", "client closed",
-        ]  # fmt: skip
+        assert steps == [*STARTED, f"handle {payload} with x", *STOPPED]
+        steps.clear()
 
 
 async def test_in_an_event_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
@@ -112,7 +152,7 @@ def test_by_annotation(queue: Queue, engine: Engine) -> None:
         seen.extend([http.name, retries, number, dict(context.resources), context.resource(Client) is http])
 
     send(engine, queue, 1)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    drained(engine, queue)
     assert seen[:3] == ["made", 3, 7]
     assert set(seen[3]) == {"made", "number"}
     assert seen[4:] == [True, "made"]
@@ -140,7 +180,7 @@ def test_jobs_and_middleware(queue: Queue, engine: Engine) -> None:
             Context(context._held, None, {"a": 1, "b": 2}).resource(int)
 
     parse.enqueue(engine, channel="a", client="payload")
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    drained(engine, queue)
     assert seen[0] is seen[2]
     assert seen[1] == "payload"
 
@@ -154,40 +194,34 @@ def test_several_queues(engine: Engine) -> None:
         yield Client()
         steps.append("shared closed")
 
-    seen: list[Any] = []
-    queues = []
-    for name in "first", "second":
-        queue = Queue(name)
+    seen: list[tuple[str, Client]] = []
+    queues = [Queue("first"), Queue("second")]
+    for queue in queues:
         queue.on_start(shared)
 
         @queue.on_start
-        def own(shared: Client, name: str = name) -> str:
+        def own(shared: Client, name: str = queue.name) -> str:
             assert isinstance(shared, Client)
             steps.append(name)
             return name
 
-        @queue.handler
-        def handle(_: Delivery, shared: Client, own: str) -> None:
-            seen.append((shared, own))
-
+        queue.handler(lambda _, shared, own: seen.append((own, shared)))
         send(engine, queue, 1)
-        queues.append(queue)
-    Worker(engine, *queues, housekeeping=False).run(drain=True)
+    drained(engine, *queues)
     assert steps == ["shared", "first", "second", "shared closed"]
-    assert sorted(own for _, own in seen) == ["first", "second"]
-    assert len({id(shared) for shared, _ in seen}) == 1
+    assert sorted(own for own, _ in seen) == ["first", "second"]
+    assert len({id(shared) for _, shared in seen}) == 1
 
 
-def test_async_functions_need_a_loop(queue: Queue, engine: Engine) -> None:
+def test_async_functions_need_a_loop(handled: Queue, engine: Engine) -> None:
     """A worker of threads refuses async functions before it starts anything."""
 
-    @queue.on_start
+    @handled.on_start
     async def client() -> Client:
         raise AssertionError
 
-    queue.handler()(print)
     with pytest.raises(WorkerError, match=r"'client' .* is async, and this worker has no event loop"):
-        Worker(engine, queue).start()
+        Worker(engine, handled).start()
 
 
 def test_refused(queue: Queue) -> None:
@@ -204,24 +238,20 @@ def test_refused(queue: Queue) -> None:
     def session() -> int:
         return 3
 
-    def stray(unknown: str) -> None:
-        pass
+    def stray(unknown: str) -> None: ...
 
     def yielding() -> Iterator[int]:
         yield 1
 
-    def two(_: Delivery, which: int) -> None:
-        pass
+    def two(_: Delivery, which: int) -> None: ...
 
-    def unknown(_: Delivery, thing: object) -> None:
-        pass
+    def unknown(_: Delivery, thing: object) -> None: ...
 
     refused: list[tuple[Callable[[Any], Any], Any, str]] = [
         (queue.on_start, number, "has a resource 'number' already"),
         (queue.on_start, session, "handlers use for something else"),
         (queue.on_start, stray, r"takes 'unknown: str', which is no resource; .*: number, other"),
-        (queue.on_start, lambda: 1, "give a function that has a name"),
-        (queue.on_start, Client, "give a function that has a name"),
+        *((queue.on_start, nameless, "give a function that has a name") for nameless in (lambda: 1, Client)),
         (queue.on_start, contextlib.contextmanager(yielding), "leave out @contextmanager"),
         (queue.on_stop, yielding, "do not yield"),
         (queue.on_stop, stray, "no resource"),
@@ -235,8 +265,7 @@ def test_refused(queue: Queue) -> None:
     queue.handler("isolated", isolation="process")(say_pid)
 
 
-def _takes_number(delivery: Delivery, number: int) -> None:
-    pass
+def _takes_number(delivery: Delivery, number: int) -> None: ...
 
 
 def test_in_tests(queue: Queue, engine: Engine) -> None:
@@ -247,10 +276,7 @@ def test_in_tests(queue: Queue, engine: Engine) -> None:
     def client() -> Client:
         raise AssertionError
 
-    @queue.handler
-    def handle(_: Delivery, client: Client) -> None:
-        seen.append(client.name)
-
+    queue.handler(lambda _, client: seen.append(client.name))
     assert perform(queue, 1, resources={"client": Client("performed")}) is None
     with pytest.raises(InvalidArgument, match=r"takes the resource 'client'; call perform or drain with resources="):
         perform(queue, 1)
@@ -261,3 +287,150 @@ def test_in_tests(queue: Queue, engine: Engine) -> None:
         queue.enqueue(session, channel="a", payload=1)
         session.commit()
     assert seen == ["performed", "drained", "inline"]
+
+
+async def test_a_failing_start(engine: Engine, async_engine: AsyncEngine) -> None:
+    """It ends the start with the function and its error, and takes no message; what was started is stopped."""
+    for failing, expected in (("settings", ["settings"]), ("client of x", ["settings", "client of x"])):
+        queue, steps = Queue("documents"), Steps()
+        declare(queue, steps, failing=failing)
+        queue.handler()(lambda _: steps.append("handled"))  # noqa: B023
+        send(engine, queue, 1)
+        worker, async_worker = Worker(engine, queue), AsyncWorker(async_engine, queue)
+        for start in partial(asyncio.to_thread, worker.run), async_worker.run:
+            with pytest.raises(StartError, match=f"of queue 'documents' failed.*OSError: no {failing}") as caught:
+                await start(drain=True)
+            assert isinstance(caught.value.__cause__, OSError)
+            assert caught.value.function == expected[-1].partition(" ")[0]
+            assert steps == expected
+            steps.clear()
+    assert Queue("documents").stats(engine).ready == 2
+
+
+def test_another_queue_that_cannot_start(handled: Queue, engine: Engine) -> None:
+    """What the queues before have started is stopped, their on_stop functions included."""
+    steps: Steps = []
+    declare(handled, steps)
+    other = Queue("other")
+
+    @other.on_start
+    def empty() -> Iterator[None]:
+        yield from ()
+
+    @other.on_stop
+    def never() -> None:
+        steps.append("never")
+
+    other.handler()(print)
+    with pytest.raises(StartError, match=r"'empty' of queue 'other' failed.*did not yield"):
+        Worker(engine, handled, other).start()
+    assert steps == [*STARTED, *STOPPED]
+
+
+async def test_a_failing_stop(async_engine: AsyncEngine, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged with its traceback, and the others still run."""
+    for failing in ("say", "flush x", "client closed"):
+        caplog.clear()
+        queue, steps = Queue("documents"), Steps()
+        declare(queue, steps, failing=failing)
+        queue.handler()(print)
+        with Worker(engine, queue, housekeeping=False):
+            pass
+        async with AsyncWorker(async_engine, queue, housekeeping=False):
+            pass
+        assert steps == [*STARTED, *STOPPED] * 2
+        errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert [f"{record.exc_info and record.exc_info[1]}" for record in errors] == [f"no {failing}"] * 2
+        assert all("documents" in record.getMessage() for record in errors)
+
+
+def test_a_second_yield(handled: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """What follows it does not run, and the log says so."""
+    steps: Steps = []
+
+    @handled.on_start
+    def twice() -> Iterator[int]:
+        try:
+            yield 1
+            yield 2
+            steps.append("never")
+        finally:
+            steps.append("closed")
+
+    drained(engine, handled)
+    assert steps == ["closed"]
+    assert "yielded a second time" in caplog.text
+
+
+def test_handlers_left_behind(queue: Queue, engine: Engine, start: StartWorker, busy: Busy) -> None:
+    """When the grace is over, resources are closed though a handler still runs."""
+    steps: Steps = []
+    declare(queue, steps)
+    queue.handler(busy)
+    send(engine, queue, 1)
+    worker = start(queue)
+    busy.begun()
+    assert steps == STARTED
+    worker.stop(timedelta())
+    assert steps == [*STARTED, *STOPPED]
+
+
+@pytest.mark.parametrize("how", ["stopped", "cancelled", "left"])
+def test_a_loop_that_ends(queue: Queue, engine: Engine, async_engine: AsyncEngine, how: str) -> None:
+    """However the loop ends, the handler at work is ended first, and then the resources are closed in their task."""
+    steps: Steps = []
+    variable = contextvars.ContextVar[str]("variable")
+
+    @queue.on_start
+    async def client() -> AsyncIterator[Client]:
+        token = variable.set("kept")
+        yield Client()
+        # Refused in another task's context.
+        variable.reset(token)
+        steps.append("closed")
+
+    @queue.handler
+    async def handle(_: Delivery) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            steps.append("ended")
+
+    async def main() -> None:
+        worker = AsyncWorker(async_engine, queue, housekeeping=False)
+        running = asyncio.create_task(worker.run() if how == "cancelled" else worker.start())
+        await begun.wait()
+        if how == "stopped":
+            await worker.stop(timedelta())
+        elif how == "cancelled":
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    send(engine, queue, 1)
+    begun = asyncio.Event()
+    asyncio.run(main())
+    assert steps == ["ended", "closed"]
+    assert queue.stats(engine).leased == 0
+
+
+async def test_a_start_that_is_cancelled(handled: Queue, async_engine: AsyncEngine) -> None:
+    """What had been started is stopped before the cancelled start returns."""
+    steps: Steps = []
+    declare(handled, steps)
+    begun = asyncio.Event()
+
+    @handled.on_start
+    async def slow() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    worker = AsyncWorker(async_engine, handled)
+    starting = asyncio.create_task(worker.start())
+    await begun.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert steps == [*STARTED, "client closed"]

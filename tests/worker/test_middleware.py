@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import aperform, drain, perform
 from tests.fixtures.database import Database
-from tests.worker.helpers import count_effects, send, write_effect
+from tests.worker.helpers import count_effects, drained, send, write_effect
 
 Steps = list[str]
 
@@ -38,32 +38,20 @@ def _async_around(steps: Steps, name: str) -> Callable[[Context, Callable[[], Aw
     return around
 
 
-def test_the_order(queue: Queue, engine: Engine) -> None:
-    """The worker's goes around the queue's, and the one that was declared first around the next."""
+async def test_the_order(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """The worker's goes around the queue's, and the one that was declared first around the next.
+
+    Async middleware goes around async handlers, plain one around plain ones.
+    """
     steps: Steps = []
     queue.middleware(_around(steps, "first"))
-    queue.middleware(_around(steps, "second"))
-
-    @queue.handler
-    def handle(_: Delivery) -> None:
-        steps.append("handler")
-
-    queue.enqueue(engine, channel="a", payload=1)
-    Worker(engine, queue, housekeeping=False, middleware=[_around(steps, "outer")]).run(drain=True)
-    assert steps == [
-        "outer before a", "first before a", "second before a", "handler", "second after", "first after", "outer after",
-    ]  # fmt: skip
-
-
-async def test_handlers_of_both_kinds(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """Async middleware goes around async handlers, plain one around plain ones."""
-    steps: Steps = []
-    queue.middleware(_around(steps, "plain"))
     queue.middleware(_async_around(steps, "async"))
+    queue.middleware(_around(steps, "second"))
 
     @queue.handler("plain")
     def plain(_: Delivery, session: Session) -> None:
         session.execute(text("select 1"))
+        steps.append("handler")
 
     @queue.handler("async")
     async def asynchronous(_: Delivery, session: AsyncSession) -> None:
@@ -71,9 +59,16 @@ async def test_handlers_of_both_kinds(queue: Queue, engine: Engine, async_engine
 
     send(engine, queue, 1, kind="plain", channel="p")
     send(engine, queue, 1, kind="async", channel="a")
-    worker = AsyncWorker(async_engine, queue, housekeeping=False, sync_session_factory=sessionmaker(engine))
+    worker = AsyncWorker(
+        async_engine, queue, housekeeping=False, concurrency=1, sync_session_factory=sessionmaker(engine),
+        middleware=[_around(steps, "outer")],
+    )  # fmt: skip
     await worker.run(drain=True)
-    assert sorted(steps) == ["async after", "async before a", "plain after", "plain before p"]
+    i = steps.index("outer before p")
+    assert steps[i : i + 7] == [
+        "outer before p", "first before p", "second before p", "handler", "second after", "first after", "outer after",
+    ]  # fmt: skip
+    assert sorted(steps[:i] + steps[i + 7 :]) == ["async after", "async before a"]
     assert worker.stats.completed == 2
 
 
@@ -94,7 +89,7 @@ def test_the_transaction_is_the_handlers(queue: Queue, engine: Engine, database:
             raise ValueError("no")
 
     send(engine, queue, "fail", "work", max_attempts=1)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    drained(engine, queue)
     assert count_effects(database) == 1
     assert [one.reason for one in queue.dead_letters.list(engine)] == ["attempts exhausted"]
 
@@ -115,15 +110,14 @@ def test_an_outcome_in_place_of_the_handler(queue: Queue, engine: Engine) -> Non
         handled.append((delivery.payload, delivery.attempt))
 
     send(engine, queue, "broken", "other", "work", max_attempts=1)
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.run(drain=True)
+    drained(engine, queue)
     assert sorted(handled) == [("other", 1), ("work", 1)]
     [dead] = queue.dead_letters.list(engine)
     assert "ValueError: broken" in (dead.error or "")
 
 
-def test_in_tests_of_applications(queue: Queue, engine: Engine) -> None:
-    """Perform and drain call the middleware of the queue too, with the session that the handler takes."""
+async def test_in_tests_of_applications(queue: Queue, engine: Engine) -> None:
+    """Perform and drain call the middleware of the queue too, with the session of the handler; aperform awaits it."""
     found: list[object] = []
 
     @queue.middleware
@@ -131,13 +125,18 @@ def test_in_tests_of_applications(queue: Queue, engine: Engine) -> None:
         found.append(context.session)
         return proceed()
 
+    queue.middleware(_async_around(steps := Steps(), "async"))
+
     @queue.handler("with")
     def takes(_: Delivery, session: Session) -> None:
         """Take one."""
 
-    @queue.handler("without")
-    def does_not(_: Delivery) -> None:
-        """Take none."""
+    queue.handler("without")(lambda _: None)
+
+    @queue.handler
+    async def handle(_: Delivery) -> None:
+        await asyncio.sleep(0)
+        steps.append("handler")
 
     with Session(engine) as session:
         perform(queue, 1, kind="with", session=session)
@@ -145,18 +144,6 @@ def test_in_tests_of_applications(queue: Queue, engine: Engine) -> None:
         queue.enqueue(session, channel="a", payload=1, kind="with")
         drain(session, queue)
         assert found == [session, None, session]
-
-
-async def test_async_in_tests_of_applications(queue: Queue) -> None:
-    """Aperform awaits async middleware."""
-    steps: Steps = []
-    queue.middleware(_async_around(steps, "async"))
-
-    @queue.handler
-    async def handle(_: Delivery) -> None:
-        await asyncio.sleep(0)
-        steps.append("handler")
-
     await aperform(queue, 1)
     assert steps == ["async before test", "handler", "async after"]
 

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Bury, BytesCodec, ChannelPolicy, Delivery, InvalidArgument, Queue, Retry, Worker
+from sqlalchemy_fairqueue import Bury, BytesCodec, ChannelPolicy, Delivery, InvalidArgument, Queue, Retry
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import expire_leases, until
+from tests.worker.helpers import drained, expire_leases, until, waiting
 
 
 def _follow(queue: Queue, kind: str = "parse") -> list[dict[str, object]]:
@@ -23,10 +23,6 @@ def _follow(queue: Queue, kind: str = "parse") -> list[dict[str, object]]:
     return told
 
 
-def _drain(queue: Queue, engine: Engine) -> None:
-    Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
-
-
 def test_each_way_to_die(engine: Engine, database: Database) -> None:
     """A handler buries it, its attempts are used up, a program buries it, its consumer dies in the last attempt."""
     ends: dict[str, Bury | Retry] = {"bury": Bury("no file"), "exhausted": Retry(error="no file")}
@@ -34,7 +30,7 @@ def test_each_way_to_die(engine: Engine, database: Database) -> None:
         queue = Queue(death)
         told = _follow(queue)
         queue.handler("parse")(lambda delivery: ends[delivery.queue])
-        _drain(queue, engine)
+        drained(engine, queue)
         receipt = queue.enqueue(
             engine, channel="a", payload=1, kind="parse", max_attempts=1, key="k", ordering_key="s", headers={"t": "t"}
         )
@@ -44,7 +40,7 @@ def test_each_way_to_die(engine: Engine, database: Database) -> None:
                 expire_leases(database)
             else:
                 queue.bury(engine, deliveries, reason="no file")
-        _drain(queue, engine)
+        drained(engine, queue)
         [one] = told
         [letter] = queue.dead_letters.list(engine)
         assert one == {
@@ -57,12 +53,12 @@ def test_each_way_to_die(engine: Engine, database: Database) -> None:
 def test_a_burial_wakes_an_idle_worker(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """Nobody waits for a poll to hear of a dead letter."""
     told = _follow(queue)
-    _drain(queue, engine)
+    drained(engine, queue)
     other = Queue(queue.name)
     other.enqueue(engine, channel="a", payload=1, kind="parse")
     held = other.dequeue(engine, lease=timedelta(hours=1))
     worker = start(queue)
-    until(lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()") == 1, "it waits")
+    until(lambda: waiting(database) == 1, "it waits")
     woken = worker.stats.woken
     other.bury(engine, held, reason="no file")
     until(lambda: worker.stats.woken > woken and told, "it is woken, and told")
@@ -72,7 +68,7 @@ def test_it_shares_the_fate_of_the_burial(queue: Queue, engine: Engine) -> None:
     """Nothing is told of a burial that is rolled back, of a cancelled message, and of other kinds."""
     told = _follow(queue)
     queue.handler("other")(print)
-    _drain(queue, engine)
+    drained(engine, queue)
     for kind in "parse", "parse", "other":
         queue.enqueue(engine, channel="a", payload=1, kind=kind)
     first, second, other = queue.dequeue(engine, limit=3)
@@ -82,14 +78,14 @@ def test_it_shares_the_fate_of_the_burial(queue: Queue, engine: Engine) -> None:
     queue.cancel(engine, second.message_id)
     queue.bury(engine, [second, other])
     queue.complete(engine, first)
-    _drain(queue, engine)
+    drained(engine, queue)
     assert told == []
 
 
 def test_consumers_that_do_not_know_the_function(queue: Queue, engine: Engine) -> None:
     """They add the message all the same, beyond a full backlog, until nobody asks; it waits for a worker that knows."""
     _follow(queue)
-    _drain(queue, engine)
+    drained(engine, queue)
     stranger = Queue(queue.name)
     stranger.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
     stranger.enqueue(engine, channel="a", payload=1, kind="parse")
@@ -97,7 +93,7 @@ def test_consumers_that_do_not_know_the_function(queue: Queue, engine: Engine) -
     assert stranger.stats(engine).ready == 1
     again = Queue(queue.name)
     told = _follow(again)
-    _drain(again, engine)
+    drained(engine, again)
     assert len(told) == 1
     again.configure(engine, on_dead_kinds=None)
     stranger.enqueue(engine, channel="a", payload=1, kind="parse")
@@ -106,18 +102,7 @@ def test_consumers_that_do_not_know_the_function(queue: Queue, engine: Engine) -
 
 
 def test_a_codec_of_the_queue(engine: Engine) -> None:
-    """The database writes what is told, as JSON, whatever the payloads of the queue are."""
-    queue = Queue("pictures", codec=BytesCodec())
-    told = _follow(queue)
-    _drain(queue, engine)
-    queue.enqueue(engine, channel="a", payload=b"\xff", kind="parse")
-    queue.bury(engine, queue.dequeue(engine), reason="no picture")
-    _drain(queue, engine)
-    assert [one["reason"] for one in told] == ["no picture"]
-
-
-def test_a_call_that_is_repeated(engine: Engine) -> None:
-    """Its payload is JSON in each call, whatever the codec of the queue is."""
+    """The database writes what is told, as JSON, whatever the payloads of the queue are, and so it is in each call."""
     queue = Queue("pictures", codec=BytesCodec())
     told: list[object] = []
 
@@ -127,24 +112,20 @@ def test_a_call_that_is_repeated(engine: Engine) -> None:
         if len(told) < 2:
             session.execute(text("do $$ begin raise exception 'conflict' using errcode = '40001'; end $$"))
 
-    _drain(queue, engine)
-    queue.enqueue(engine, channel="a", payload=b"", kind="parse")
+    drained(engine, queue)
+    queue.enqueue(engine, channel="a", payload=b"\xff", kind="parse")
     queue.bury(engine, queue.dequeue(engine), reason="no picture")
-    _drain(queue, engine)
+    drained(engine, queue)
     assert told == ["no picture"] * 2
 
 
 def test_its_own_death_is_not_told(queue: Queue, engine: Engine) -> None:
     """A message that follows a dead letter and dies itself is a dead letter, and nothing follows."""
-
-    @queue.on_dead("parse")
-    def tell(_: Delivery) -> Bury:
-        return Bury("no mail")
-
-    _drain(queue, engine)
+    queue.on_dead("parse")(lambda _: Bury("no mail"))
+    drained(engine, queue)
     queue.enqueue(engine, channel="a", payload=1, kind="parse")
     queue.bury(engine, queue.dequeue(engine))
-    _drain(queue, engine)
+    drained(engine, queue)
     assert [letter.kind for letter in queue.dead_letters.list(engine)] == ["parse", "on_dead:parse"]
     assert queue.dead_letters.list(engine)[1].payload["kind"] == "parse"
 

@@ -1,9 +1,13 @@
 """Workers and producers behind a transaction pooler, with notifications off."""
 
 import contextlib
+import shutil
+import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +15,83 @@ from sqlalchemy import URL, NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.embedded.server import Account
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import ASYNC, SYNC
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
-from tests.worker.pooler import CONNECTIONS, pooler, program
+from tests.worker.helpers import AT_ONCE, LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
 
-pytestmark = pytest.mark.skipif(program() is None, reason="no program pgbouncer on this machine, and no wheel holds it")
+_CONNECTIONS = 4
+"""Connections that the pooler keeps to the server."""
+_PORT = 6432
+# Everybody may come in: the folder is the account's alone, and the account is the server's.
+_CONFIGURATION = """
+[databases]
+{name} = host={host} port={port} user={user}{password}
+[pgbouncer]
+listen_addr =
+listen_port = {own_port}
+unix_socket_dir = {folder}
+pidfile = {folder}/pid
+logfile = {folder}/log
+auth_type = any
+pool_mode = transaction
+default_pool_size = {connections}
+max_client_conn = 200
+"""
 
-_AT_ONCE = RetryPolicy(first=timedelta())
+
+def _program() -> str | None:
+    """Where PgBouncer is on this machine; Debian puts it where only administrators look."""
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+
+
+pytestmark = pytest.mark.skipif(
+    _program() is None, reason="no program pgbouncer on this machine, and no wheel holds it"
+)
+
+
+def _listens(path: Path) -> bool:
+    """Whether somebody accepts connections there: the path exists a moment before that."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        return asking.connect_ex(str(path)) == 0
+
+
+@contextlib.contextmanager
+def _pooler(server: URL) -> Iterator[URL]:
+    """Run one for the time of the block; the URL of the server's database through it."""
+    found = _program()
+    assert found is not None
+    account = Account.for_server()
+    # A socket's path must be short, whatever folder for temporary files the run has been given.
+    with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
+        Path(directory).chmod(0o711)
+        folder = Path(directory) / "pooler"
+        account.make_folder(folder)
+        configuration = folder / "pgbouncer.ini"
+        configuration.write_text(
+            _CONFIGURATION.format(
+                host=server.query.get("host") or server.host or "localhost",
+                port=server.query.get("port") or server.port or 5432,
+                user=server.username or "postgres",
+                password=f" password='{server.password}'" if server.password else "",
+                name=server.database,
+                own_port=_PORT,
+                folder=folder,
+                connections=_CONNECTIONS,
+            )
+        )
+        account.give(configuration)
+        process = account.start([found, str(configuration)])
+        try:
+            until(lambda: process.poll() is not None or _listens(folder / f".s.PGSQL.{_PORT}"), "PgBouncer listens")
+            assert process.poll() is None, (folder / "log").read_text()
+            yield server.set(host=None, port=None, query={"host": str(folder), "port": str(_PORT)})
+        finally:
+            process.kill()
+            process.communicate()
+
+
 # PgBouncer before 1.21 knows nothing of prepared statements.
 _UNPREPARED: dict[str, dict[str, Any]] = {
     "psycopg": {"prepare_threshold": None},
@@ -30,7 +102,7 @@ _UNPREPARED: dict[str, dict[str, Any]] = {
         "prepared_statement_name_func": lambda: "",
     },
 }
-_OPTIONS: dict[str, Any] = {"listen": False, "poll_interval": timedelta(milliseconds=20), "retry": _AT_ONCE}
+_OPTIONS: dict[str, Any] = {"listen": False, "poll_interval": timedelta(milliseconds=20), "retry": AT_ONCE}
 _INSERT = text("insert into effect values (:id, pg_backend_pid())")
 
 
@@ -38,15 +110,15 @@ _INSERT = text("insert into effect values (:id, pg_backend_pid())")
 def pooled(database: Database) -> Iterator[URL]:
     """The test's database through a pooler, and a business table in it."""
     database.execute("create table effect (message_id bigint, backend integer)")
-    with pooler(database.url) as url:
+    with _pooler(database.url) as url:
         yield url
 
 
 def _check_effects(database: Database, number: int) -> None:
-    """Each message had its effect once, over few connections: the pooler has CONNECTIONS, and may replace some."""
+    """Each message had its effect once, over few connections: the pooler has few, and may replace some."""
     assert database.value("select count(*) from effect") == number
     assert database.value("select count(distinct message_id) from effect") == number
-    assert database.value("select count(distinct backend) from effect") <= 3 * CONNECTIONS < number
+    assert database.value("select count(distinct backend) from effect") <= 3 * _CONNECTIONS < number
 
 
 def _engine_arguments(url: URL, driver: str) -> tuple[URL, dict[str, Any]]:

@@ -5,7 +5,6 @@ import contextlib
 import gc
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
-from datetime import timedelta
 from typing import Any
 from weakref import WeakSet
 
@@ -15,14 +14,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
 from tests.fixtures.database import Database
-from tests.worker.helpers import count_effects, send, write_effect
+from tests.worker.helpers import AT_ONCE, count_effects, drained, send, write_effect
 
 Body = Callable[[Delivery, Session, Context], Any]
 Serve = Callable[..., Awaitable[Worker | AsyncWorker]]
 
-_AT_ONCE = RetryPolicy(first=timedelta())
 _CONFLICT = "do $$ begin raise exception 'conflict' using errcode = '{code}'; end $$"
 _AT_COMMIT = """
 create sequence commits;
@@ -38,46 +36,33 @@ pytestmark = pytest.mark.usefixtures("effects")
 
 
 @pytest.fixture(params=["plain", "async"])
-def is_async(request: pytest.FixtureRequest) -> bool:
-    """Whether handlers are async, in an AsyncWorker."""
-    return bool(request.param == "async")
+def serve(request: pytest.FixtureRequest, queue: Queue, engine: Engine, async_engine: AsyncEngine) -> Serve:
+    """Handle all messages by a plain function, or by an async one in an AsyncWorker, with a middleware that enters
+    *around*.
+    """
+    is_async = request.param == "async"
 
-
-@pytest.fixture
-def serve(queue: Queue, engine: Engine, async_engine: AsyncEngine, *, is_async: bool) -> Serve:
-    """Declare a handler, with a middleware that enters *around*, and handle all messages."""
-
-    async def run(body: Body, around: Callable[[Context], Any] | None = None) -> Worker | AsyncWorker:
-        if is_async:
-
-            @queue.handler
-            async def handle(delivery: Delivery, session: AsyncSession, context: Context) -> Any:
-                return await session.run_sync(lambda sync: body(delivery, sync, context))
-
-            if around is not None:
-
-                @queue.middleware
-                async def await_within(context: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
-                    with around(context):
-                        return await proceed()
-
-            in_loop = AsyncWorker(async_engine, queue, housekeeping=False, retry=_AT_ONCE)
-            await in_loop.run(drain=True)
-            return in_loop
-
-        @queue.handler
-        def plain(delivery: Delivery, session: Session, context: Context) -> Any:
+    async def run(body: Body, around: Callable[[Context], Any] = contextlib.nullcontext) -> Worker | AsyncWorker:
+        def handle(delivery: Delivery, session: Session, context: Context) -> Any:
             return body(delivery, session, context)
 
-        if around is not None:
+        async def await_it(delivery: Delivery, session: AsyncSession, context: Context) -> Any:
+            return await session.run_sync(lambda sync: body(delivery, sync, context))
 
-            @queue.middleware
-            def within(context: Context, proceed: Callable[[], Any]) -> Any:
-                with around(context):
-                    return proceed()
+        def within(context: Context, proceed: Callable[[], Any]) -> Any:
+            with around(context):
+                return proceed()
 
-        worker = Worker(engine, queue, housekeeping=False, retry=_AT_ONCE)
-        await asyncio.to_thread(worker.run, drain=True)
+        async def await_within(context: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
+            with around(context):
+                return await proceed()
+
+        queue.handler()(await_it if is_async else handle)
+        queue.middleware(await_within if is_async else within)
+        if not is_async:
+            return await asyncio.to_thread(drained, engine, queue, retry=AT_ONCE)
+        worker = AsyncWorker(async_engine, queue, housekeeping=False, retry=AT_ONCE)
+        await worker.run(drain=True)
         return worker
 
     return run
@@ -182,7 +167,7 @@ def test_each_call_of_a_job_gets_its_arguments(queue: Queue, engine: Engine) -> 
             _conflict(session)
 
     parse.enqueue(engine, "customer-7", files=["a.pdf"], tags={"a": {}})
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    drained(engine, queue)
     call: list[object] = [{"files": ["a.pdf", "b.pdf"], "tags": {"a": {}}}, ("b.pdf", ("a", {}))]
     assert seen == call * 2
 

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.helpers import auntil, count_effects, drained, is_empty, send, until, write_effect
+
+pytestmark = pytest.mark.usefixtures("effects")
 
 ENDS: dict[str, Callable[[Queue, Any, Delivery], None]] = {
     "complete": lambda queue, session, delivery: queue.complete(session, delivery),
@@ -24,43 +26,52 @@ ENDS: dict[str, Callable[[Queue, Any, Delivery], None]] = {
 }
 
 
-@pytest.fixture
-def effects(database: Database) -> Callable[[], int]:
-    """How many effects the handlers' sessions have committed."""
-    database.execute("create table effect (message bigint)")
-    return lambda: int(database.value("select count(*) from effect"))
-
-
-def _check(worker: Worker | AsyncWorker, queue: Queue, engine: Engine, calls: list[str]) -> None:
-    """What was asked to come again came again, and was completed then."""
-    assert sorted(calls) == sorted([*ENDS, "retry", "release"])
-    counts = worker.stats.as_dict()
-    expected = {"completed": 3, "lost": 0, "retried": 1, "released": 1, "buried": 1}
-    assert {name: counts[name] for name in expected} == expected
-    assert [letter.reason for letter in queue.dead_letters.list(engine)] == ["poison"]
-
-
-def test_in_its_session(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, effects: Callable[[], int]
+@pytest.mark.parametrize("where", ["its session", "its async session", "a transaction of its own"])
+async def test_by_each_verb(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    async_engine: AsyncEngine,
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
 ) -> None:
-    """The message ends as the handler asked, with what its session wrote; what it asked to have again comes again."""
+    """The message ends as the handler asked, with what its session wrote; what it asked to have again comes again.
+
+    It is not lost, also if the handler has ended it in a transaction of its own, and the log says nothing of it.
+    """
+    caplog.set_level(logging.INFO)
     calls: list[str] = []
 
-    @queue.handler()
     def handle(delivery: Delivery, session: Session) -> None:
-        session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
+        write_effect(session, delivery)
         verb = delivery.payload
         calls.append(verb)
         if calls.count(verb) == 1:
             with session.begin_nested():
                 ENDS[verb](queue, session, delivery)
 
-    worker = start(queue, concurrency=1)
-    send(engine, queue, *ENDS)
-    until(lambda: is_empty(database), "all have ended")
-    assert len(calls) == effects()
-    worker.stop()
-    _check(worker, queue, engine, calls)
+    async def await_it(delivery: Delivery, session: AsyncSession) -> None:
+        await session.run_sync(lambda sync: handle(delivery, sync))
+
+    def in_its_own(delivery: Delivery) -> None:
+        with Session(engine) as session, session.begin():
+            handle(delivery, session)
+
+    handlers: dict[str, Any] = {"its session": handle, "its async session": await_it}
+    queue.handler()(handlers.get(where, in_its_own))
+    sessions = sessionmaker(engine)
+    async with AsyncWorker(async_engine, queue, concurrency=1, sync_session_factory=sessions) as worker:
+        send(engine, queue, *ENDS)
+        await auntil(lambda: is_empty(database), "all have ended")
+    assert len(calls) == count_effects(database)
+    # What was asked to come again came again, and was completed then.
+    assert sorted(calls) == sorted([*ENDS, "retry", "release"])
+    counts = worker.stats.as_dict()
+    expected = {"completed": 3, "lost": 0, "retried": 1, "released": 1, "buried": 1}
+    assert {name: counts[name] for name in expected} == expected
+    assert [letter.reason for letter in queue.dead_letters.list(engine)] == ["poison"]
+    [warned] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "is a dead letter now" in warned
 
 
 def test_two_deliveries_that_are_settled_together(
@@ -95,54 +106,7 @@ def test_two_deliveries_that_are_settled_together(
     assert (worker.stats.completed, worker.stats.retried, worker.stats.lost) == (1, 1, 0)
 
 
-async def test_in_its_async_session(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, effects: Callable[[], int]
-) -> None:
-    """The same in asyncio."""
-    calls: list[str] = []
-
-    @queue.handler()
-    async def handle(delivery: Delivery, session: AsyncSession) -> None:
-        await session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
-        verb = delivery.payload
-        calls.append(verb)
-        if calls.count(verb) == 1:
-            ENDS[verb](queue, session, delivery)
-
-    async with AsyncWorker(async_engine, queue, concurrency=1) as worker:
-        send(engine, queue, *ENDS)
-        await auntil(lambda: is_empty(database), "all have ended")
-    assert len(calls) == effects()
-    _check(worker, queue, engine, calls)
-
-
-def test_in_a_transaction_of_its_own(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What the handler has ended itself is not lost, and the log says nothing of it."""
-    caplog.set_level(logging.INFO)
-    calls: list[str] = []
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        verb = delivery.payload
-        calls.append(verb)
-        if calls.count(verb) == 1:
-            with Session(engine) as session, session.begin():
-                ENDS[verb](queue, session, delivery)
-
-    worker = start(queue, concurrency=1)
-    send(engine, queue, *ENDS)
-    until(lambda: is_empty(database), "all have ended")
-    worker.stop()
-    _check(worker, queue, engine, calls)
-    [warned] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "is a dead letter now" in warned
-
-
-def test_an_end_that_did_not_count(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, effects: Callable[[], int]
-) -> None:
+def test_an_end_that_did_not_count(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """What was asked for in a savepoint that was rolled back, or was refused, leaves the completion in the session."""
     left: list[tuple[int, int]] = []
 
@@ -160,14 +124,14 @@ def test_an_end_that_did_not_count(
         @event.listens_for(session, "after_commit")
         def look(_: Session) -> None:
             # Another transaction sees both, or none.
-            left.append((effects(), database.value("select count(*) from fq_message")))
+            left.append((count_effects(database), database.value("select count(*) from fq_message")))
 
     worker = start(queue, concurrency=1)
     send(engine, queue, "savepoint", "refused")
     until(lambda: is_empty(database), "both are completed")
     worker.stop()
     assert [left[0], left[-1]] == [(1, 1), (2, 0)]
-    assert (worker.stats.completed, worker.stats.released, effects()) == (2, 0, 2)
+    assert (worker.stats.completed, worker.stats.released, count_effects(database)) == (2, 0, 2)
 
 
 def test_what_somebody_else_has(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -194,26 +158,16 @@ def test_what_somebody_else_has(queue: Queue, engine: Engine, database: Database
     assert database.value("select count(*) from fq_message") == 2
 
 
-def test_a_retry_of_the_last_attempt(
-    queue: Queue, engine: Engine, start: StartWorker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_retry_of_the_last_attempt(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """It makes a dead letter, is counted as one, and the log says so."""
-
-    @queue.handler()
-    def handle(delivery: Delivery, session: Session) -> None:
-        queue.retry(session, delivery, error="no use")
-
-    worker = start(queue)
+    queue.handler()(lambda delivery, session: queue.retry(session, delivery, error="no use"))
     send(engine, queue, 1, max_attempts=1)
-    until(lambda: worker.stats.buried, "it is counted")
-    worker.stop()
+    assert drained(engine, queue).stats.buried == 1
     assert [letter.error for letter in queue.dead_letters.list(engine)] == ["no use"]
     assert "is a dead letter now, at attempt 1 of 1" in caplog.text
 
 
-def test_in_a_transaction_that_is_rolled_back(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, effects: Callable[[], int]
-) -> None:
+def test_in_a_transaction_that_is_rolled_back(queue: Queue, engine: Engine, database: Database) -> None:
     """An end that was not committed is none: the worker completes, with the session's writes or right after them."""
 
     @queue.handler("alone")
@@ -224,11 +178,10 @@ def test_in_a_transaction_that_is_rolled_back(
     @queue.handler("session")
     def handle_in_session(delivery: Delivery, session: Session) -> None:
         handle(delivery)
-        session.execute(text("insert into effect values (1)"))
+        write_effect(session, delivery)
 
-    worker = start(queue)
-    send(engine, queue, 1, kind="alone")
-    send(engine, queue, 1, kind="session")
-    until(lambda: is_empty(database), "both are completed")
-    worker.stop()
-    assert (worker.stats.completed, worker.stats.retried, worker.stats.lost, effects()) == (2, 0, 0, 1)
+    for kind in "alone", "session":
+        send(engine, queue, 1, kind=kind)
+    stats = drained(engine, queue).stats
+    assert (stats.completed, stats.retried, stats.lost, count_effects(database)) == (2, 0, 0, 1)
+    assert is_empty(database)

@@ -1,8 +1,9 @@
 """Settlements while others are in the way."""
 
+import contextlib
 import json
-import logging
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from time import monotonic
 from types import SimpleNamespace
@@ -33,38 +34,45 @@ from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import held_of, is_empty, send, until
+from tests.worker.helpers import Busy, aside, drained, held_of, is_empty, polled_again, send, until
 
 
-def test_a_locked_message_keeps_no_other_waiting(
-    queue: Queue, engine: Engine, database: Database, connect: Connect, start: StartWorker
+@contextlib.contextmanager
+def _locked(connect: Connect, message_id: int) -> Iterator[None]:
+    """Somebody has a message locked during the block."""
+    with connect() as operator:
+        operator.execute(text("select from fq_message where id = :id for update"), {"id": message_id})
+        yield
+        operator.rollback()
+
+
+def test_a_locked_message_keeps_no_other_waiting(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, connect: Connect, start: StartWorker, busy: Busy
 ) -> None:
     """A completion that must wait for somebody's lock is tried again alone; all others go on."""
-    go = threading.Event()
-    queue.handler()(lambda _: until(go.is_set, "it may end"))
+    queue.handler()(busy)
     locked, *_ = send(engine, queue, *range(8))
     worker = start(queue, concurrency=8, timings={"locked_again": 0.2})
-    until(lambda: worker.stats.taken == 8, "all are taken")
-    with connect() as operator:
-        operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
-        go.set()
+    busy.begun(8)
+    with _locked(connect, locked):
+        busy.go.set()
         until(lambda: worker.stats.completed == 7, "the others are completed")
         send(engine, queue, 9)
         until(lambda: worker.stats.completed == 8, "and what comes later")
-        operator.rollback()
     until(lambda: is_empty(database), "the last one is completed")
     assert worker.stats.failures == 0
 
 
-def test_a_queue_that_is_refused_keeps_no_locked_message_of_another_waiting(  # noqa: PLR0917 - fixtures
+def test_a_queue_that_is_refused_keeps_no_other_waiting(  # noqa: PLR0917 - fixtures
     queue: Queue,
     engine: Engine,
     database: Database,
     connect: Connect,
     start: StartWorker,
+    busy: Busy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While one queue's schema does not fit, what was locked in another queue is settled once it is free."""
+    """While one queue's schema does not fit, another queue's messages are settled, also one that was locked."""
 
     def refuse(connection: Connection, target: Target, verb: Verb, operations: list[Settle]) -> None:
         if target.queue == queue.name:
@@ -72,21 +80,21 @@ def test_a_queue_that_is_refused_keeps_no_locked_message_of_another_waiting(  # 
         settle(connection, target, verb, operations)
 
     monkeypatch.setattr(settler, "settle", refuse)
-    go, mails = threading.Event(), Queue("mails")
+    mails = Queue("mails")
     for one in (queue, mails):
-        one.handler()(lambda _: until(go.is_set, "it may end"))
+        one.handler()(busy)
     send(engine, queue, 1)
     [locked] = send(engine, mails, 1)
     worker = start(queue, mails, concurrency=2, timings={"locked_again": 0.2})
-    until(lambda: worker.stats.taken == 2, "both are taken")
-    with connect() as operator:
-        operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
-        go.set()
+    busy.begun(2)
+    with _locked(connect, locked):
+        busy.go.set()
         until(lambda: worker.stats.failures > 2, "the other queue is refused")
-        operator.rollback()
-    until(lambda: worker.stats.completed == 1, "it is completed")
+        send(engine, mails, 2)
+        until(lambda: worker.stats.completed == 1, "what is not locked is completed")
+    until(lambda: worker.stats.completed == 2, "so is the other one of its queue")
     monkeypatch.undo()
-    until(lambda: is_empty(database), "so is the other one")
+    until(lambda: is_empty(database), "the first one is settled when it can be")
 
 
 def test_a_stop_waits_for_a_locked_message(  # noqa: PLR0917 - fixtures
@@ -95,33 +103,28 @@ def test_a_stop_waits_for_a_locked_message(  # noqa: PLR0917 - fixtures
     database: Database,
     connect: Connect,
     start: StartWorker,
+    busy: Busy,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A worker that is stopped while a completion waits for somebody's lock still tries it, and completes it."""
-    go = threading.Event()
-    queue.handler()(lambda _: until(go.is_set, "it may end"))
+    queue.handler()(busy)
     [locked] = send(engine, queue, 1)
     worker = start(queue, timings={"settle_at_stop": PATIENCE.total_seconds(), "locked_again": 0.2})
-    until(lambda: worker.stats.taken == 1, "it is at work")
+    busy.begun()
     assert worker._runtime is not None
     settling = worker._runtime.settler
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"), connect() as operator:
-        operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
-        go.set()
+    with contextlib.ExitStack() as stopping, _locked(connect, locked):
+        busy.go.set()
         until(lambda: "somebody has it locked" in caplog.text, "it cannot be completed yet")
-        stop = threading.Thread(target=worker.stop)
-        stop.start()
+        stop = stopping.enter_context(aside(worker.stop))
         until(lambda: settling._give_up_at is not None, "it is told to end")
         flushes = worker.stats.flushes
         until(lambda: worker.stats.flushes > flushes + 1 or not stop.is_alive(), "it is tried again")
-        operator.rollback()
-    until(lambda: not stop.is_alive(), "it has stopped")
-    assert worker.stats.completed == 1
-    assert is_empty(database)
+    assert (worker.stats.completed, is_empty(database)) == (1, True)
 
 
 def test_a_locked_message_and_an_outage(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+    handled: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A completion that waited for a lock, and whose second try meets an outage, is not forgotten."""
     original = Settler.write
@@ -136,41 +139,15 @@ def test_a_locked_message_and_an_outage(
         return original(writer, queue, verb, settlements)
 
     monkeypatch.setattr(Settler, "write", hindered)
-    queue.handler()(lambda _: None)
-    send(engine, queue, 1)
-    worker = start(queue, lease=timedelta(hours=1), timings={"locked_again": 0.01})
+    send(engine, handled, 1)
+    worker = start(handled, lease=timedelta(hours=1), timings={"locked_again": 0.01})
     until(lambda: is_empty(database), "it is completed")
     assert calls == ["complete"] * 3
     assert worker.stats.failures == 1
 
 
-def test_a_queue_that_cannot_be_settled(
-    engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What one queue's schema refuses keeps no delivery of another queue unsettled."""
-    broken, sound = Queue("broken"), Queue("sound")
-    original = Settler.write
-    mended = threading.Event()
-
-    def refuse(writer: Settler, queue: Any, *arguments: Any) -> Any:
-        if queue.queue is broken and not mended.is_set():
-            raise SchemaMismatch("not any more")
-        return original(writer, queue, *arguments)
-
-    monkeypatch.setattr(Settler, "write", refuse)
-    for one in broken, sound:
-        one.handler()(lambda _: None)
-    worker = start(broken, sound)
-    send(engine, broken, 1)
-    until(lambda: worker.stats.failures, "one is refused")
-    send(engine, sound, 1)
-    until(lambda: worker.stats.completed == 1, "the other one is settled")
-    mended.set()
-    until(lambda: is_empty(database), "the first one is settled when it can be")
-
-
 def test_a_slow_settler_is_fed_no_more(
-    queue: Queue, engine: Engine, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+    handled: Queue, engine: Engine, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While more deliveries wait to be settled than a worker may owe, it takes no others."""
     sending, go = threading.Event(), threading.Event()
@@ -192,9 +169,8 @@ def test_a_slow_settler_is_fed_no_more(
 
     monkeypatch.setattr(Settler, "write", slow)
     monkeypatch.setattr(Fetcher, "_round", watched)
-    queue.handler()(lambda _: None)
-    send(engine, queue, *range(200))
-    worker = start(queue, concurrency=4, timings={"unsettled": 20})
+    send(engine, handled, *range(200))
+    worker = start(handled, concurrency=4, timings={"unsettled": 20})
     assert worker._runtime is not None
     runtime = worker._runtime
 
@@ -207,26 +183,15 @@ def test_a_slow_settler_is_fed_no_more(
     assert not any(taken)
 
 
-def test_a_slot_that_is_freed_is_looked_for(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker
+@pytest.mark.parametrize(("most", "ordering_key"), [(1, None), (None, "k")])
+def test_what_an_end_lets_go_first_is_looked_for(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, start: StartWorker, seen: list[object], most: int | None, ordering_key: str | None
 ) -> None:
-    """A channel's limit makes each of its messages wait for the one before, and not for a poll."""
-    queue.handler()(lambda _: None)
-    queue.configure_channel(engine, "customer-1", ChannelPolicy(max_concurrency=1))
-    send(engine, queue, *range(40))
+    """By a channel's limit or an ordering key a message waits for the end of the one before, and not for a poll."""
+    queue.configure_channel(engine, "customer-1", ChannelPolicy(max_concurrency=most))
+    send(engine, queue, *range(40), ordering_key=ordering_key)
     start(queue, poll_interval=timedelta(hours=1))
-    until(lambda: is_empty(database), "all are done")
-
-
-def test_the_next_message_of_an_ordering_key_is_looked_for(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker
-) -> None:
-    """A message waits for the end of the one before of its key, and not for a poll."""
-    seen: list[int] = []
-    queue.handler()(lambda delivery: seen.append(delivery.payload))
-    send(engine, queue, *range(40), ordering_key="k")
-    start(queue, poll_interval=timedelta(hours=1))
-    until(lambda: is_empty(database), "all are done")
+    until(lambda: len(seen) == 40, "all are done")
     assert seen == list(range(40))
 
 
@@ -252,29 +217,29 @@ def test_what_makes_no_room_is_no_reason_to_poll(
     assert settler._makes_room(out) == is_reason
 
 
-def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect) -> None:
+def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect, busy: Busy) -> None:
     """Where no lock timeout can be set, a statement timeout of the application's keeps a lock from the others, too."""
     own = create_engine(engine.url, connect_args={"options": "-c statement_timeout=300ms"})
-    go = threading.Event()
-    queue.handler()(lambda _: until(go.is_set, "it may end"))
+    queue.handler()(busy)
     locked, *_ = send(engine, queue, *range(4))
     with Worker(own, queue, listen=False, housekeeping=False) as worker:
-        until(lambda: worker.stats.taken == 4, "all are taken")
-        with connect() as operator:
-            operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
-            go.set()
+        busy.begun(4)
+        with _locked(connect, locked):
+            busy.go.set()
             until(lambda: worker.stats.completed == 3, "the others are completed")
-            operator.rollback()
         until(lambda: is_empty(database), "the last one is completed")
     own.dispose()
 
 
-def test_many_at_a_time(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+def test_many_at_a_time(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    seen: list[object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What ends while a call is under way goes with the next ones, so many at a time."""
-    seen: list[int] = []
-    queue.handler()(lambda delivery: seen.append(delivery.message_id))
     original = Settler.write
 
     def slow(*arguments: Any) -> Any:
@@ -289,39 +254,37 @@ def test_many_at_a_time(
     assert worker.stats.flushes <= 4
 
 
-_REFUSING = """
-create function {name}() returns trigger language plpgsql as
-  $$ begin raise exception 'not this one' using errcode = '{code}'; end $$;
-create trigger {name} before {on} for each row when ({when}) execute function {name}()
-"""
+def _refuse(database: Database, on: str, when: str, code: str = "23514", name: str = "refuse") -> None:
+    """Let the database refuse what it is told by a trigger."""
+    database.execute(
+        f"create function {name}() returns trigger language plpgsql as"
+        f" $$ begin raise exception 'not this one' using errcode = '{code}'; end $$;"
+        f"create trigger {name} before {on} for each row when ({when}) execute function {name}()"
+    )
 
 
 def test_an_end_that_the_database_refuses_is_an_attempt(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged, its message tried again without those words, and counts; its neighbours are settled."""
     codes = ["23514", "21000", "AB001"]
     for code in codes:
-        database.execute(
-            _REFUSING.format(name=f"refuse_{code}", on="update on fq_message", when=f"new.error = '{code}'", code=code)
-        )
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> Retry:
-        return Retry(delay=timedelta(hours=1), error=str(delivery.payload))
-
+        _refuse(database, "update on fq_message", f"new.error = '{code}'", code, f"refuse_{code}")
+    queue.handler()(_retry_with)
     send(engine, queue, "good", *codes, "fine")
-    with caplog.at_level(logging.ERROR, "sqlalchemy_fairqueue.worker"):
-        start(queue)
-        put_off = "select count(*) from fq_message where attempts = 1 and lease_id is null"
-        until(lambda: database.value(put_off) == 5, "all are put off")
+    drained(engine, queue)
     rows = database.rows("select error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message order by id")
     assert list(map(tuple, rows)) == [("good", 1, True), *[(None, 1, True)] * 3, ("fine", 1, True)]
     assert caplog.text.count("cannot be settled by retry") == caplog.text.count(" tries to retry it: not this one") == 3
 
 
+def _retry_with(delivery: Delivery) -> Retry:
+    """Ask to be tried again, with the payload as the error."""
+    return Retry(delay=timedelta(hours=1), error=str(delivery.payload))
+
+
 def test_an_end_that_cannot_be_sent_costs_its_own_message(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is told by id and kind, and tried again without those words; all others of the batch are settled."""
 
@@ -329,22 +292,17 @@ def test_an_end_that_cannot_be_sent_costs_its_own_message(
         if "fq_end_attempts(" in statement and "bad" in str(parameters):
             raise AttributeError("no attribute '_to_microseconds'")
 
-    @queue.handler("odd")
-    def handle(delivery: Delivery) -> Retry:
-        return Retry(delay=timedelta(hours=1), error=str(delivery.payload))
-
+    queue.handler("odd")(_retry_with)
     queue.handler("even")(lambda _: None)
     [*_, bad] = send(engine, queue, "good", "fine", "bad", kind="odd")
     send(engine, queue, *range(20), kind="even", channel="customer-2")
     event.listen(engine, "do_execute", refuse)
-    with caplog.at_level(logging.ERROR, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue)
-        until(lambda: worker.stats.completed == 20 and worker.stats.retried == 3, "all are settled")
+    worker = drained(engine, queue)
+    assert (worker.stats.completed, worker.stats.retried, worker.stats.failures) == (20, 3, 0)
     rows = database.rows("select error, attempts from fq_message order by id")
     assert list(map(tuple, rows)) == [("good", 1), ("fine", 1), (None, 1)]
     said = "kind odd cannot be settled by retry, so the worker tries to retry it: AttributeError"
     assert f"message {bad} of queue documents, channel customer-1, {said}" in caplog.text
-    assert worker.stats.failures == 0
 
 
 class _Text:
@@ -357,14 +315,13 @@ class _Text:
         return json.loads(content)
 
 
-def test_a_result_that_is_no_bytes(engine: Engine, start: StartWorker) -> None:
+def test_a_result_that_is_no_bytes(engine: Engine) -> None:
     """A result that the codec does not make bytes of is not kept, says so, and its message is completed."""
     queue = Queue("documents", codec=_Text())
     queue.configure(engine, result_retention=timedelta(hours=1))
     queue.handler()(lambda _: "text")
     [message_id] = send(engine, queue, 1)
-    worker = start(queue)
-    until(lambda: worker.stats.completed == 1, "it is completed")
+    assert drained(engine, queue).stats.completed == 1
     with pytest.raises(ResultNotKept, match="_Text made a str of it"):
         queue.result(engine, message_id)
 
@@ -377,7 +334,7 @@ def test_what_is_about_no_message_costs_no_attempt(
     queue.handler()(lambda delivery: called.append(delivery.deliveries))
     worker = start(queue, lease=timedelta(hours=1))
     for done, code in enumerate(("42501", "40001", "40P01"), 1):
-        database.execute(_REFUSING.format(name="refuse", on="delete on fq_message", when="true", code=code))
+        _refuse(database, "delete on fq_message", "true", code)
         failures = worker.stats.failures
         send(engine, queue, code)
         until(lambda: worker.stats.failures > failures or worker.stats.retried, "it was refused")  # noqa: B023
@@ -389,22 +346,14 @@ def test_what_is_about_no_message_costs_no_attempt(
 
 
 def test_a_dead_letter_in_place_of_another_is_counted(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At the last attempt another dead letter is sent for one that is refused, and counted."""
-    database.execute(
-        _REFUSING.format(name="refuse", on="insert on fq_dead_letter", when="new.reason = 'no good'", code="23514")
-    )
-
-    @queue.handler()
-    def handle(_: Delivery) -> Bury:
-        return Bury("no good")
-
+    _refuse(database, "insert on fq_dead_letter", "new.reason = 'no good'")
+    queue.handler()(lambda _: Bury("no good"))
     send(engine, queue, 1, max_attempts=1)
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue)
-        until(lambda: worker.stats.buried == 1, "it is a dead letter")
-    assert worker.stats.retried == 0
+    worker = drained(engine, queue)
+    assert (worker.stats.buried, worker.stats.retried) == (1, 0)
     assert "is a dead letter now, at attempt 1 of 1: attempts exhausted" in caplog.text
 
 
@@ -412,18 +361,13 @@ def test_an_end_that_the_database_refuses_for_ever_comes_ever_later(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What cannot become a dead letter is given back for longer and longer, and keeps its worker from nothing."""
-    database.execute(_REFUSING.format(name="refuse", on="insert on fq_dead_letter", when="true", code="23514"))
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> Bury | None:
-        return Bury("it is no good") if delivery.payload == "bad" else None
-
+    _refuse(database, "insert on fq_dead_letter", "true")
+    queue.handler()(lambda delivery: Bury("it is no good") if delivery.payload == "bad" else None)
     send(engine, queue, "bad", max_attempts=1)
-    with caplog.at_level(logging.ERROR, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue)
-        until(lambda: worker.stats.released == 1, "it is given back")
-        send(engine, queue, "good")
-        until(lambda: worker.stats.completed == 1, "the worker goes on")
+    worker = start(queue)
+    until(lambda: worker.stats.released == 1, "it is given back")
+    send(engine, queue, "good")
+    until(lambda: worker.stats.completed == 1, "the worker goes on")
     # (By now it may have been due again.)
     assert database.value("select dequeue_at > enqueued_at from fq_message")
     assert [" tries to bury it:" in caplog.text, " tries to release it:" in caplog.text] == [True, True]
@@ -431,14 +375,7 @@ def test_an_end_that_the_database_refuses_for_ever_comes_ever_later(
 
 def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """What cannot even be given back stays under its lease, which ends: nothing else is taken under it."""
-    database.execute(
-        _REFUSING.format(
-            name="refuse",
-            on="update on fq_message",
-            when="old.lease_id is not null and new.lease_id is null",
-            code="23514",
-        )
-    )
+    _refuse(database, "update on fq_message", "old.lease_id is not null and new.lease_id is null")
     contexts: list[Context] = []
 
     @queue.handler()
@@ -449,9 +386,7 @@ def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database:
     worker = start(queue, listen=False, poll_interval=timedelta(milliseconds=20))
     send(engine, queue, "bad")
     until(lambda: contexts and not held_of(contexts[0]).lease.held, "it is refused")
-    polls = worker.stats.empty
-    # The one that was under way has ended, and another one began after that.
-    until(lambda: worker.stats.empty > polls + 1, "it polls again")
+    polled_again(worker)
     send(engine, queue, "good")
     until(lambda: worker.stats.completed == 1, "the worker goes on")
     bad, good = (context.delivery.lease.id for context in contexts)

@@ -2,82 +2,69 @@
 
 import asyncio
 import logging
-import threading
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue import InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed, send, until
+from tests.worker.conftest import MakeWorker, StartWorker
+from tests.worker.helpers import LONG_LEASE, Busy, auntil, call, given_back, is_empty, retimed, send, until
 
 _SOON = {"stop_requests_every": 0.02}
 _LOG = "sqlalchemy_fairqueue"
 
 
-@pytest.fixture
-def handled(queue: Queue) -> Queue:
-    """The queue with a handler that does nothing."""
-    queue.handler(_ignore)
-    return queue
-
-
-def _ignore(_: Delivery) -> None: ...
-
-
-def _has_stopped(worker: Worker | AsyncWorker) -> bool:
+def _has_stopped(worker: Worker) -> bool:
     return worker.health().problems == ("it stops, or has stopped",)
 
 
-def test_a_handler_finishes(
-    start: StartWorker, queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
+async def test_a_handler_finishes(  # noqa: PLR0917 - fixtures
+    make: MakeWorker, queue: Queue, engine: Engine, database: Database, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A worker whose handlers are all busy hears of it, takes no more, and lets them finish; the rest is given back."""
+    """A worker whose handlers are all busy hears of it, takes no more, and lets them finish; the rest is given back.
+
+    Its run returns. The log says who asked, and the role where nobody is named.
+    """
     caplog.set_level(logging.INFO, _LOG)
-    at_work = threading.Event()
+    queue.handler()(busy)
+    worker = make(queue, name="w1", concurrency=1, lease=LONG_LEASE, timings=_SOON)
+    role = database.value("select current_user")
+    for number, by in enumerate(["dana", None], 1):
+        busy.go.clear()
+        send(engine, queue, *[1] * (3 - number))
+        running = asyncio.create_task(call(worker.run))
+        await auntil(lambda: len(busy.contexts) == number, "it is at work")  # noqa: B023
+        with Session(engine) as session, session.begin():
+            assert queue.admin.stop_worker(session, "w1", by=by)
+            assert not busy.contexts[-1].stopping
+        await auntil(lambda: busy.contexts[-1].stopping, "it is told")
+        busy.go.set()
+        await asyncio.wait_for(running, PATIENCE.total_seconds())
+        assert f"worker w1 stops: {by or role!r} asked it to, at " in caplog.text
+        assert (given_back(database), worker.stats.completed) == (1, number)
 
-    @queue.handler()
-    def handle(_: Delivery, context: Context) -> None:
-        at_work.set()
-        until(lambda: context.stopping, "it is told")
 
-    send(engine, queue, 1, 2)
-    worker = start(queue, name="w1", concurrency=1, lease=LONG_LEASE, timings=_SOON)
-    assert at_work.wait(PATIENCE.total_seconds())
-    with Session(engine) as session, session.begin():
-        assert queue.admin.stop_worker(session, "w1", by="dana")
-        assert not _has_stopped(worker)
-    until(lambda: "worker w1 stopped" in caplog.text, "it has stopped")
-    assert "worker w1 stops: 'dana' asked it to, at " in caplog.text
-    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
-    assert worker.stats.completed == 1
-
-
-def test_run_returns(engine: Engine, handled: Queue, database: Database) -> None:
-    """run() returns, as after a signal; a worker that is started anew under the name does not obey the old request."""
-    worker = retimed(Worker(engine, handled, name="w1"), **_SOON)
+async def test_a_new_start(make: MakeWorker, handled: Queue, engine: Engine, database: Database) -> None:
+    """A worker that is started anew under the name does not obey the old request."""
+    worker = make(handled, name="w1", timings=_SOON)
     for _ in range(2):
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        until(lambda: worker.health().ready, "it runs")
+        await call(worker.start)
         send(engine, handled, 1)
-        until(lambda: is_empty(database), "it works")
+        await auntil(lambda: is_empty(database), "it works")
         handled.admin.stop_worker(engine, "w1")
-        thread.join(PATIENCE.total_seconds())
-        assert not thread.is_alive()
+        await auntil(lambda: not worker._is_busy(), "it has stopped")
 
 
 def test_others_go_on(start: StartWorker, handled: Queue, engine: Engine, database: Database) -> None:
     """All workers of the name stop, also of several queues; those of other names, and other queues, do not."""
     mails = Queue("mails")
-    mails.handler(_ignore)
+    mails.handler()(print)
     two = [start(handled, name="w1", timings=_SOON), start(mails, handled, name="w1", timings=_SOON)]
     others = [start(handled, name="w2", timings=_SOON), start(mails, name="w1", timings=_SOON)]
     handled.admin.stop_worker(engine, "w1")
@@ -95,39 +82,6 @@ def test_before_any_lease(start: StartWorker, handled: Queue, engine: Engine) ->
     until(lambda: worker.health().ready, "it runs")
     assert handled.admin.stop_worker(engine, "w1") is False
     until(lambda: _has_stopped(worker), "it has stopped")
-
-
-async def test_async(async_engine: AsyncEngine, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
-    """An AsyncWorker lets its handlers finish and its run() returns; the role is named where nobody is."""
-    caplog.set_level(logging.INFO, _LOG)
-    at_work, done = asyncio.Event(), []
-
-    @queue.handler()
-    async def handle(_: Delivery, context: Context) -> None:
-        at_work.set()
-        await auntil(lambda: context.stopping, "it is told")
-        done.append(1)
-
-    await queue.enqueue(async_engine, channel="a", payload=1)
-    worker = retimed(AsyncWorker(async_engine, queue, name="w1", lease=LONG_LEASE), **_SOON)
-    running = asyncio.create_task(worker.run())
-    async with asyncio.timeout(PATIENCE.total_seconds()):
-        await at_work.wait()
-        assert await queue.admin.stop_worker(async_engine, "w1")
-        await running
-    assert done == [1]
-    async with async_engine.connect() as connection:
-        role = (await connection.exec_driver_sql("select current_user")).scalar_one()
-    assert f"worker w1 stops: {role!r} asked it to" in caplog.text
-
-
-async def test_async_without_run(async_engine: AsyncEngine, handled: Queue) -> None:
-    """An AsyncWorker that was started stops as well, and can be started again."""
-    worker = retimed(AsyncWorker(async_engine, handled, name="w1"), **_SOON)
-    for _ in range(2):
-        await worker.start()
-        await handled.admin.stop_worker(async_engine, "w1")
-        await auntil(lambda: worker._life is not None and worker._life.done(), "it has stopped")
 
 
 def test_a_rollback_asks_nobody(start: StartWorker, handled: Queue, engine: Engine, database: Database) -> None:

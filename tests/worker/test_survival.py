@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sys
-import threading
 from concurrent.futures import CancelledError
 from datetime import timedelta
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
@@ -21,10 +20,21 @@ from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database, install
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, outlive, send, until
+from tests.worker.helpers import (
+    AT_ONCE,
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    Busy,
+    auntil,
+    drained,
+    is_empty,
+    outlive,
+    send,
+    until,
+)
 
 
-def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, start: StartWorker, seen: list[object]) -> None:
     """A buffer that handlers empty while the fetcher asks for its first delivery does not end the fetcher."""
 
     class Racing(Buffer):
@@ -33,26 +43,23 @@ def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database:
         def __bool__(self) -> bool:
             return True
 
-    queue.handler()(lambda _: None)
     worker = start(queue)
     assert worker._runtime is not None
     worker._runtime.executor.buffer = Racing()
     worker._runtime.trigger.set()
     send(engine, queue, 1)
-    until(lambda: is_empty(database), "the fetcher goes on")
+    until(lambda: seen, "the fetcher goes on")
 
 
 def test_whatever_is_raised(  # noqa: PLR0917 - fixtures
     queue: Queue,
     engine: Engine,
-    database: Database,
     start: StartWorker,
+    seen: list[object],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Parts in which something is raised that nobody thought of say so in the log and go on."""
-    queue.handler()(lambda _: None)
-    parts: list[tuple[Any, str]] = [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "extend_all")]
     raised: list[str] = []
 
     def breaking(part: Any, step: str, error: type[BaseException]) -> None:
@@ -67,21 +74,20 @@ def test_whatever_is_raised(  # noqa: PLR0917 - fixtures
 
         monkeypatch.setattr(part, step, once)
 
-    for part, step in parts:
+    for part, step in (Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "extend_all"):
         for error in (SystemExit, RuntimeError):
             breaking(part, step, error)
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue, lease=timedelta(seconds=1))
-        until(lambda: len(raised) == 6, "they are raised")
-        send(engine, queue, 1)
-        until(lambda: is_empty(database), "it goes on")
-        until(lambda: caplog.text.count("again, after") == 3, "each goes on")
+    worker = start(queue, lease=timedelta(seconds=1))
+    until(lambda: len(raised) == 6, "they are raised")
+    send(engine, queue, 1)
+    until(lambda: seen and worker.stats.completed, "it goes on")
+    until(lambda: caplog.text.count("again, after") == 3, "each goes on")
     assert worker.stats.failures >= 6
     for step in ("_round", "_gather", "extend_all"):
         assert f"in {step}" in caplog.text
 
 
-def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_a_log_that_fails(queue: Queue, engine: Engine) -> None:
     """A handler of the application's logging that raises costs no thread and no message."""
 
     class Broken(logging.Handler):
@@ -96,77 +102,46 @@ def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, star
     log = logging.getLogger("sqlalchemy_fairqueue.worker")
     broken = Broken()
     log.addHandler(broken)
+    send(engine, queue, *range(5))
     try:
-        start(queue, concurrency=1, retry=RetryPolicy(first=timedelta()))
-        send(engine, queue, *range(5))
-        until(lambda: is_empty(database), "all are done")
+        assert drained(engine, queue, concurrency=1, retry=AT_ONCE).stats.completed == 5
     finally:
         log.removeHandler(broken)
 
 
-def test_a_policy_that_says_nonsense(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A policy whose delay is no duration costs its message an attempt, and keeps no other from being settled."""
-
-    class Nonsense(RetryPolicy):
-        def delay(self, *_: Any) -> Any:
-            return "soon"
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        if delivery.payload == "bad":
-            raise ValueError
-
-    start(queue, retry=Nonsense())
-    send(engine, queue, "bad", *range(5))
-    until(lambda: database.value("select count(*) from fq_message") == 1, "the others are completed")
-    until(lambda: "soon" in (database.value("select error from fq_message") or ""), "it says why")
-
-
-def test_one_broken_queue(engine: Engine, database: Database, start: StartWorker, clock: Clock) -> None:
+def test_one_broken_queue(engine: Engine, database: Database, start: StartWorker, clock: Clock, busy: Busy) -> None:
     """A queue whose schema refuses its heartbeat costs the worker's other queues no lease."""
     with create_engine(database.url, poolclass=NullPool).begin() as connection:
         connection.exec_driver_sql("create schema apart")
         install(connection, schema="apart")
-    broken, sound = Queue("broken", schema="apart"), Queue("sound")
-    go, lost = threading.Event(), []
-
-    def handle(delivery: Delivery, context: Context) -> None:
-        until(go.is_set, "it may end")
-        lost.append((delivery.queue, context.lost))
-
-    broken.handler()(handle)
-    sound.handler()(handle)
-    send(engine, broken, 1)
-    send(engine, sound, 1)
-    worker = start(broken, sound, lease=LONG_LEASE, timings=MANY_HEARTBEATS)
-    until(lambda: worker.stats.taken == 2, "both are at work")
+    queues = Queue("broken", schema="apart"), Queue("sound")
+    for queue in queues:
+        queue.handler()(busy)
+        send(engine, queue, 1)
+    worker = start(*queues, lease=LONG_LEASE, timings=MANY_HEARTBEATS)
+    busy.begun(2)
     database.execute("alter function apart.fq_heartbeat rename to fq_heartbroken")
     outlive(LONG_LEASE, clock, worker)
-    assert database.value("select count(*) from fq_lease l join fq_message m on m.lease_id = l.id") == 1
     assert database.value("select expires_at > fq_now() from fq_lease l join fq_message m on m.lease_id = l.id")
-    go.set()
-    until(lambda: len(lost) == 2, "both have ended")
-    assert ("sound", False) in lost
+    assert [context.lost for context in busy.contexts if context.delivery.queue == "sound"] == [False]
 
 
-def test_a_connection_that_cannot_be_set_up(engine: Engine, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_cannot_be_set_up(database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that a server refuses to set up is not left behind."""
 
     def refused(connection: Connection) -> None:
         connection.exec_driver_sql("select nonsense")
 
-    own = create_engine(engine.url, connect_args={"application_name": "half-made"}, pool_size=1)
+    own = create_engine(database.url, connect_args={"application_name": "half-made"}, pool_size=1)
     half_made = DedicatedConnection(Worker(own, queue)._options)
     monkeypatch.setattr(half_made, "_prepare", refused)
     for _ in range(3):
         with pytest.raises(Exception, match="nonsense"):
             half_made.run(lambda connection: connection.exec_driver_sql("select 1"))
-    with engine.connect() as connection:
-        count = (
-            "select count(*) from pg_stat_activity"
-            " where application_name = 'half-made' and datname = current_database()"
-        )
-        until(lambda: connection.exec_driver_sql(count).scalar() == 0, "none is left")
+    count = (
+        "select count(*) from pg_stat_activity where application_name = 'half-made' and datname = current_database()"
+    )
+    until(lambda: database.value(count) == 0, "none is left")
 
 
 async def test_a_handler_that_stops_iterations(
@@ -184,7 +159,7 @@ async def test_a_handler_that_stops_iterations(
             raise Odd
 
     send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, retry=RetryPolicy(first=timedelta())):
+    async with AsyncWorker(async_engine, queue, retry=AT_ONCE):
         await auntil(lambda: is_empty(database), "it is tried again")
 
 
@@ -225,14 +200,3 @@ async def test_eager_tasks(queue: Queue, engine: Engine, async_engine: AsyncEngi
     async with AsyncWorker(async_engine, queue, concurrency=2) as worker:
         await auntil(lambda: worker.stats.buried == 12, "all have failed")
     asyncio.get_running_loop().set_task_factory(None)
-
-
-def test_a_generator_in_disguise(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A function that returns a generator has done nothing, and its message says so; another iterator is a result."""
-    queue.handler("generator")(lambda _: (page for page in "ab"))
-    queue.handler("iterator")(lambda _: iter("ab"))
-    for kind in "generator", "iterator":
-        send(engine, queue, 1, kind=kind)
-    start(queue)
-    until(lambda: database.value("select count(*) from fq_message") == 1, "the iterator is done")
-    until(lambda: "generator" in (database.value("select error from fq_message") or ""), "the generator has failed")

@@ -1,80 +1,60 @@
 """Messages that a dequeue took whose answer was lost."""
 
-import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.database.calls import Call, Target
 from sqlalchemy_fairqueue.database.deliveries import SettlementVerb, Token, held_tokens, settlement
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.values.messages import Deliveries
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import is_empty, send, until
+from tests.worker.helpers import Busy, given_back, is_empty, send, until
 
 
-@pytest.fixture
-def lost(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The first dequeue of a message "lost" fails before it is answered; here is what it took."""
-    took: list[int] = []
+def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a dequeue took whose answer is lost is given back while no handler is free, so that others can do it."""
+    lost: list[int] = []
     answer = Consumer.dequeue
 
     def dequeue(consumer: Consumer, connection: Connection, *asked: Any) -> Deliveries:
         batch = answer(consumer, connection, *asked)
-        if not took and any(delivery.payload == "lost" for delivery in batch):
-            took.extend(delivery.message_id for delivery in batch)
+        if not lost and any(delivery.payload == "lost" for delivery in batch):
+            lost.extend(delivery.message_id for delivery in batch)
             consumer.forget_leases()
             raise ConnectionError("the connection is gone")
         return batch
 
     monkeypatch.setattr(Consumer, "dequeue", dequeue)
-    return took
-
-
-def test_while_all_are_at_work(
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    lost: list[int],
-) -> None:
-    """What was lost is given back while no handler is free, so that other workers can do it."""
-    go, started = threading.Event(), []
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        started.append(delivery.payload)
-        until(go.is_set, "it may end")
-
+    queue.handler()(busy)
     send(engine, queue, "first")
     worker = start(queue, concurrency=2, lease=timedelta(hours=1), timings={"unanswered_after": 0.3})
-    until(lambda: started == ["first"], "the first is at work")
+    busy.begun()
     send(engine, queue, "lost", channel="a")
     until(lambda: lost, "an answer is lost")
     send(engine, queue, "second", channel="b")
-    until(lambda: len(started) == 2, "all are at work")
-    until(
-        lambda: database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1,
-        "the lost one is free for others",
-    )
-    go.set()
+    busy.begun(2)
+    until(lambda: given_back(database) == 1, "the lost one is free for others")
+    busy.go.set()
     until(lambda: is_empty(database), "all are done")
     assert worker.stats.failures == 1
 
 
-def test_a_dequeue_that_comes_late(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+def test_a_dequeue_that_comes_late(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a network delivered to the database long after the worker's lookup is given back by a later one.
 
     That may wake other workers.
     """
-    go, lookups, notifies = threading.Event(), [], []
-    queue.handler()(lambda _: until(go.is_set, "it may end"))
+    lookups, notifies = [], []
+    queue.handler()(busy)
 
     def look_up(connection: Connection, target: Target, lease_id: int) -> list[Token]:
         lookups.append(lease_id)
@@ -89,7 +69,7 @@ def test_a_dequeue_that_comes_late(
     monkeypatch.setattr("sqlalchemy_fairqueue.worker.fetcher.settlement", give_back)
     send(engine, queue, 1)
     worker = start(queue, concurrency=1, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
-    until(lambda: worker.stats.taken == 1, "all are at work")
+    busy.begun()
     lease_id = database.value("select lease_id from fq_message")
     assert worker._runtime is not None
     worker._runtime.fetcher.note_unanswered(worker._runtime.queues[0], lease_id)
@@ -102,25 +82,21 @@ def test_a_dequeue_that_comes_late(
         assert late.dequeue(connection, 1, timedelta(seconds=1))
     until(lambda: database.value("select count(*) from fq_message where lease_id is null") == 1, "it is given back")
     assert notifies == [True]
-    go.set()
+    busy.go.set()
     until(lambda: is_empty(database), "both are done")
 
 
-def test_a_server_that_goes_back(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_a_server_that_goes_back(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, busy: Busy
+) -> None:
     """What a server knows as leased that the worker has settled, as after a failover with loss, is given back, though
     the lease goes on for another handler and dequeues use a newer one.
     """
-    go, began = threading.Event(), []
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        began.append(delivery.payload)
-        if delivery.payload == "long":
-            until(go.is_set, "it may end")
-
-    send(engine, queue, "long")
+    queue.handler()(lambda _: None)
+    queue.handler("long")(busy)
+    send(engine, queue, 1, kind="long")
     worker = start(queue, concurrency=2, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
-    until(lambda: began == ["long"], "it is at work")
+    busy.begun()
     database.execute("create table before as select * from fq_message")
     database.execute("update before set id = id + 1000000")
     database.execute("update fq_lease set expires_at = expires_at - 1800000000")
@@ -131,6 +107,6 @@ def test_a_server_that_goes_back(queue: Queue, engine: Engine, database: Databas
         "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid() and query like '%fq_dequeue(%'"
     )
-    until(lambda: len(began) == 3, "it is delivered again")
-    go.set()
+    busy.begun(2)
+    busy.go.set()
     until(lambda: is_empty(database), "all are done")

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import threading
 from datetime import timedelta
 from typing import Any
 
@@ -10,12 +9,12 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, ResultNotReady, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, ResultNotReady
 from sqlalchemy_fairqueue.errors import HandlerWaitWarning
 from sqlalchemy_fairqueue.testing import aperform, perform
-from tests.worker.helpers import send
+from tests.worker.helpers import drained, send
 
-_TEXT = r"the handler of kind 'default' waits for a result: .* enqueue the messages as a group"
+_TEXT = r"the handler of kind '\w+' waits for a result: .* enqueue the messages as a group"
 _SHORT = timedelta(milliseconds=1)
 
 
@@ -23,8 +22,8 @@ _SHORT = timedelta(milliseconds=1)
 _WARNED = re.compile(f"HandlerWaitWarning: {_TEXT}")
 
 
-def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
-    """A handler that waits gets the warning at its line, also in a thread that takes over its context."""
+async def test_who_waits(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A handler that waits gets the warning at its line, also in a thread that takes over its context, and awaiting."""
 
     @queue.job
     def child() -> None: ...
@@ -36,31 +35,23 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
         "thread": lambda: asyncio.run(asyncio.to_thread(queue.result, engine, other, timeout=_SHORT)),
     }
     queue.handler(lambda delivery: waits[delivery.payload]())
-    [other] = send(engine, queue, {}, kind="child", delay=timedelta(hours=1))
-    send(engine, queue, *waits, max_attempts=1)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
-    letters = queue.dead_letters.list(engine)
-    assert [bool(_WARNED.search(letter.error or "")) for letter in letters] == [True] * 3
-    for asks in waits:
-        with pytest.warns(HandlerWaitWarning, match=_TEXT) as found, pytest.raises(ResultNotReady):
-            perform(queue, asks)
-        assert asks == "thread" or found[0].filename == __file__
 
-
-async def test_an_async_handler(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """So does one that awaits."""
-
-    @queue.handler
+    @queue.handler("async")
     async def handle(_: Delivery) -> Any:
         return await queue.result(async_engine, other, timeout=_SHORT)
 
-    [other] = send(engine, queue, 1, delay=timedelta(hours=1))
-    send(engine, queue, 1, max_attempts=1)
+    [other] = send(engine, queue, {}, kind="child", delay=timedelta(hours=1))
+    send(engine, queue, *waits, max_attempts=1)
+    send(engine, queue, 1, kind="async", max_attempts=1)
     await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
-    [letter] = queue.dead_letters.list(engine)
-    assert _WARNED.search(letter.error or "")
+    letters = queue.dead_letters.list(engine)
+    assert [bool(_WARNED.search(letter.error or "")) for letter in letters] == [True] * 4
+    for asks in waits:
+        with pytest.warns(HandlerWaitWarning, match=_TEXT) as found, pytest.raises(ResultNotReady):
+            await asyncio.to_thread(perform, queue, asks)
+        assert asks == "thread" or found[0].filename == __file__
     with pytest.warns(HandlerWaitWarning, match=_TEXT) as found, pytest.raises(ResultNotReady):
-        await aperform(queue, 1)
+        await aperform(queue, 1, kind="async")
     assert found[0].filename == __file__
 
 
@@ -69,18 +60,13 @@ def test_who_does_not_wait(queue: Queue, engine: Engine) -> None:
 
     @queue.handler
     def handle(_: Delivery) -> None:
-        with pytest.raises(ResultNotReady):
-            queue.result(engine, other)
-        with pytest.raises(ResultNotReady):
-            queue.result(engine, other, timeout=timedelta())
-        begun.set()
+        for timeout in (None, timedelta()):
+            with pytest.raises(ResultNotReady):
+                queue.result(engine, other, timeout=timeout)
 
-    begun = threading.Event()
     [other] = send(engine, queue, 1, delay=timedelta(hours=1))
     send(engine, queue, 1)
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.run(drain=True)
-    assert (begun.is_set(), worker.stats.completed) == (True, 1)
+    assert drained(engine, queue).stats.completed == 1
     perform(queue, 1)
     with pytest.raises(ResultNotReady):
         queue.result(engine, other, timeout=_SHORT)

@@ -1,12 +1,14 @@
-"""Scheduled duties of a worker: the times of their calls, and their failures."""
+"""Threads of a worker: the times and failures of their duties, their wake events, and what they count."""
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 from sqlalchemy import Engine
@@ -17,7 +19,7 @@ from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import Groups, Heartbeat, Housekeeping, Schedules, StopRequests, by_schema
 from sqlalchemy_fairqueue.worker.leases import ServedQueue
-from sqlalchemy_fairqueue.worker.threads import Duty, Looper
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper, WakeEvent
 from tests.fixtures.clock import Clock
 from tests.worker.helpers import until
 
@@ -142,3 +144,84 @@ def test_an_installation_that_refuses_keeps_no_other_waiting(engine: Engine, clo
     assert stops == [True]
     assert [one.name for one in sound.schedules.list(engine)] == ["each", "coded"]
     assert sorted(one.payload for one in sound.dequeue(engine, limit=10)) == ["slot", "then"]
+
+
+def test_a_set_event_is_kept_until_it_is_taken() -> None:
+    """However often it was set, and whether before the wait or in it, one wait takes it."""
+    event = WakeEvent()
+    assert not event.wait(0)
+    event.set()
+    event.set()
+    assert event.wait(None)
+    assert not event.wait(-1.0)
+    setter = threading.Timer(0.01, event.set)
+    setter.start()
+    assert event.wait(30)
+    setter.join()
+
+
+def test_no_event_is_lost() -> None:
+    """What many threads leave before they set it is found by the thread that waits whenever there is nothing."""
+    event, left, found = WakeEvent(), list[int](), 0
+    each, threads = 2_000, 4
+
+    def set_often() -> None:
+        for number in range(each):
+            left.append(number)
+            event.set()
+
+    setters = [threading.Thread(target=set_often) for _ in range(threads)]
+    for setter in setters:
+        setter.start()
+    while found < each * threads:
+        while left:
+            left.pop()
+            found += 1
+        assert found == each * threads or event.wait(30)
+    for setter in setters:
+        setter.join()
+    assert not left
+
+
+class _Rival(int):
+    """A number during whose addition another thread counts a failure, or has at least begun to."""
+
+    def __new__(cls, value: int, stats: WorkerStats) -> Self:
+        rival = super().__new__(cls, value)
+        rival.thread = threading.Thread(target=stats.count, args=("failures",))
+        return rival
+
+    thread: threading.Thread
+
+    def __add__(self, other: int) -> int:
+        if self.thread.ident is None:
+            self.thread.start()
+            # A thread that has to wait for this addition cannot end before it.
+            self.thread.join(0.05)
+        return int(self) + other
+
+
+def test_no_failure_is_lost_between_threads() -> None:
+    """Several threads of a worker count failures: two at the same time are two."""
+    stats = WorkerStats()
+    stats.failures = rival = _Rival(0, stats)
+    stats.count("failures")
+    rival.thread.join()
+    assert stats.failures == 2
+
+
+def test_figures_of_a_moment() -> None:
+    """A program may keep, send and compare what a worker has counted, and the copy counts for itself.
+
+    What is exported as counters never falls: the number of handlers that hang is apart.
+    """
+    stats = WorkerStats(taken=3, failures=1)
+    copies = [copy.copy(stats), copy.deepcopy(stats), pickle.loads(pickle.dumps(stats))]  # noqa: S301 - our own
+    assert copies == [stats] * 3
+    for one in copies:
+        one.count("failures")
+    assert [one.as_dict()["failures"] for one in (stats, *copies)] == [1, 2, 2, 2]
+    assert [stats.count("hung"), stats.count("hung"), stats.count("hung", -1)] == [1, 2, 1]
+    assert stats.hung == 1
+    assert "hung" not in stats.as_dict()
+    assert "timed_out" in stats.as_dict()
