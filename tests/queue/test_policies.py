@@ -23,9 +23,7 @@ def _policy(queue: Queue, engine: Engine, channel: str) -> ChannelPolicy:
 
 def _first_policy(queue: Queue, engine: Engine, channel: str) -> ChannelPolicy:
     """The policy of a channel that an enqueue creates."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel=channel, payload=1)
-        session.commit()
+    queue.enqueue(engine, channel=channel, payload=1)
     return _policy(queue, engine, channel)
 
 
@@ -83,22 +81,6 @@ def test_concurrent_changes_both_last(
     second.result()
     expected = ChannelPolicy(max_backlog=500, weight=7, rate=Rate(10, burst=2) if exists else None)
     assert _first_policy(queue, engine, "b") == expected
-
-
-def test_a_change_without_a_limit_waits_for_no_settlement(
-    queue: Queue, engine: Engine, connect: Connect, waits: Waits
-) -> None:
-    """Only a change that names max_concurrency waits for a transaction that settles a message of the channel."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload=1)
-        session.commit()
-    business = connect()
-    queue.complete(business, queue.dequeue(engine))
-    waits.unhindered(lambda admin: queue.configure_channel(admin, "a", max_backlog=500))
-    limited = waits.start(lambda admin: queue.configure_channel(admin, "a", max_concurrency=1)).blocked()
-    business.commit()
-    limited.result()
-    assert _policy(queue, engine, "a") == ChannelPolicy(max_concurrency=1, max_backlog=500)
 
 
 def test_changes_of_a_session(queue: Queue, engine: Engine) -> None:
