@@ -56,17 +56,13 @@ def test_every_way_in(queue: Queue, engine: Engine) -> None:
     """A whole policy is kept by a configuration, by the defaults, and by the first enqueue of a channel."""
     generous = Queue("documents", defaults=EVERYTHING)
     queue.configure_channel(engine, "configured", EVERYTHING)
-    with Session(engine) as session:
-        generous.enqueue(session, channel="enqueued", payload=1)
-        session.commit()
+    generous.enqueue(engine, channel="enqueued", payload=1)
     with Session(engine) as session:
         generous.enqueue(session, channel="one", payload=1)
         generous.enqueue(session, channel="other", payload=1)
         session.commit()
     queue.configure(engine, defaults=EVERYTHING)
-    with Session(engine) as session:
-        queue.enqueue(session, channel="by default", payload=1)
-        session.commit()
+    queue.enqueue(engine, channel="by default", payload=1)
     assert {one.channel: one.policy for one in queue.channels(engine)} == dict.fromkeys(
         ["configured", "enqueued", "one", "other", "by default"], EVERYTHING
     )
