@@ -1,6 +1,6 @@
 """Keys: unique among the messages of a channel that are not done. An enqueue whose key is taken skips or replaces.
 
-One that raises is in test_refusals.
+One that raises is in test_backlogs.
 """
 
 from datetime import timedelta
