@@ -1,4 +1,4 @@
-"""Messages that tests begin with, and what must hold of those that wait."""
+"""Messages that tests begin with and look at, and what must hold of those that wait."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue.reports import MessageDetails
 from tests.model.invariants import HELD
 
 WRONG = HELD.replace("(select last_value from public.test_clock)", "fq_now()")
@@ -27,3 +28,10 @@ def _send(queue: Queue, engine: Engine, messages: list[Enqueue]) -> list[int]:
         receipts = queue.enqueue_many(session, messages)
         session.commit()
     return [receipt.message_id or 0 for receipt in receipts]
+
+
+def message(queue: Queue, engine: Engine, message_id: int | None = None, **name: str) -> MessageDetails:
+    """A message that is there, by its id or its name."""
+    found = queue.message(engine, message_id, **name)
+    assert found is not None
+    return found

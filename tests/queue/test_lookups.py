@@ -9,18 +9,13 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue
-from sqlalchemy_fairqueue.reports import MessageDetails, Reason
+from sqlalchemy_fairqueue.reports import Reason
 from tests.fixtures.database import Database
 from tests.queue.damage import lose
-from tests.queue.seeds import add
+from tests.queue.seeds import add, message
 
 queue = Queue("documents")
-
-
-def _message(engine: Engine, message_id: int | None = None, **name: str) -> MessageDetails:
-    found = queue.message(engine, message_id, **name)
-    assert found is not None
-    return found
+_message = partial(message, queue)
 
 
 def test_one_message(engine: Engine) -> None:

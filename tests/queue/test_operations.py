@@ -15,7 +15,7 @@ from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.model.invariants import LEFT
-from tests.queue.seeds import WRONG, add
+from tests.queue.seeds import WRONG, add, message
 
 HOUR = timedelta(hours=1)
 
@@ -34,11 +34,9 @@ def test_a_move(queue: Queue, engine: Engine, clock: Clock, database: Database) 
     assert delivery.message_id == first
     queue.retry(engine, delivery, delay=timedelta(), error="once")
     for message_id, channel in ((second, "b"), (first, "new"), (moved, "b")):
-        before = queue.message(engine, message_id)
+        before = message(queue, engine, message_id)
         assert queue.admin.move(engine, message_id, channel) == "moved"
-        after = queue.message(engine, message_id)
-        assert before is not None
-        assert after is not None
+        after = message(queue, engine, message_id)
         assert after.channel == channel
         for name in ("kind", "content", "headers", "key", "enqueued_at", "due_at", "attempts", "max_attempts", "error"):
             assert getattr(after, name) == getattr(before, name), name
@@ -328,8 +326,7 @@ def test_limits_hold_of_one_that_is_tried_at_once(queue: Queue, engine: Engine) 
     queue.pause(engine, "a")
     assert queue.admin.retry_now(engine, message_id) == "due"
     assert not queue.dequeue(engine)
-    found = queue.message(engine, message_id)
-    assert found is not None
+    found = message(queue, engine, message_id)
     assert found.wait is not None
     assert found.wait.reason == "paused"
     queue.resume(engine, "a")
@@ -350,8 +347,7 @@ def test_attempts(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert queue.dequeue(engine, lease=timedelta(seconds=1))
     clock.advance(HOUR)
     [delivery] = queue.dequeue(engine)
-    found = queue.message(engine, message_id)
-    assert found is not None
+    found = message(queue, engine, message_id)
     assert [(one.attempt, one.outcome, one.error) for one in found.history] == [
         (2, "retried", "first"), (3, "released", None), (3, "expired", None),
     ]  # fmt: skip

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
@@ -41,7 +40,7 @@ def test_on_a_session(queue: Queue, engine: Engine, channel: str | None) -> None
     assert _taken(queue, engine) == "a"
 
 
-async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+def test_a_mistyped_channel(queue: Queue, engine: Engine, database: Database) -> None:
     """Neither pause nor resume makes a channel: they say that there is none, from a session at its COMMIT."""
     seed(queue, engine, "a")
     advices = {"pause": "pause(..., new=True) makes the channel", "resume": "; correct the name"}
@@ -57,15 +56,13 @@ async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: As
             verb(session, "b")
             with pytest.raises(UnknownChannel):
                 session.commit()
-    with pytest.raises(UnknownChannel):
-        await queue.pause(async_engine, "b")
     assert database.value("select string_agg(name, '') from fq_channel") == "a"
 
 
-async def test_a_new_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+def test_a_new_channel(queue: Queue, engine: Engine) -> None:
     """A tenant can be stopped before its first message, and in the transaction that has it."""
-    queue.pause(engine, "a", new=True)
-    await queue.pause(async_engine, "b", new=True)
+    for channel in "ab":
+        queue.pause(engine, channel, new=True)
     with Session(engine) as session:
         queue.pause(session, "c")
         queue.enqueue(session, channel="c", payload="c")

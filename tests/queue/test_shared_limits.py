@@ -202,12 +202,6 @@ def test_bad_limits(engine: Engine) -> None:
     """Limits that are not there, are used, or make no sense are refused, and nothing is changed."""
     with pytest.raises(InvalidArgument, match="there is no limit api"):
         A.configure(engine, limits=["api"])
-    with pytest.raises(InvalidArgument, match="names of shared limits as a list"):
-        A.configure(engine, limits="api")
-    with pytest.raises(InvalidArgument, match="nothing to set"):
-        A.limits.configure(engine, "api")
-    with pytest.raises(InvalidArgument, match="max_concurrency is 0"):
-        A.limits.configure(engine, "api", max_concurrency=0)
     _share(engine, A, B, rate="5/s")
     with pytest.raises(InvalidArgument, match="the limit api is that of b, a"):
         A.limits.remove(engine, "api")

@@ -13,7 +13,7 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
-from tests.queue.seeds import seed
+from tests.queue.seeds import message, seed
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import OnDuplicate
@@ -141,9 +141,7 @@ def test_by_name(queue: Queue, engine: Engine) -> None:
         queue.enqueue(engine, channel="a", payload=key, key=key, ordering_key="s")
     queue.enqueue(engine, channel="a", payload="other", ordering_key="t")
     queue.enqueue(engine, channel="b", payload="another channel's", key="x", ordering_key="s")
-    found = queue.message(engine, channel="a", ordering_key="s")
-    assert found is not None
-    assert found.key == "x"
+    assert message(queue, engine, channel="a", ordering_key="s").key == "x"
     assert queue.message(engine, channel="a", key="x", ordering_key="t") is None
     [first] = queue.dequeue(engine, limit=1)
     with Session(engine) as session:
