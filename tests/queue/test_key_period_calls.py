@@ -16,26 +16,11 @@ from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.queue.periods import HOUR, complete_all, enqueue_key
 
-_TYPES = {
-    **dict.fromkeys(("channels", "kinds", "keys", "on_duplicates"), "text[]"),
-    **dict.fromkeys(("delays", "ats", "hold"), "bigint[]"),
-    **dict.fromkeys(("priorities", "max_attempts", "costs"), "integer[]"),
-    "contents": "bytea[]",
-    "headers": "jsonb[]",
-    "groups": "uuid[]",
-    "policy": "jsonb",
-    "notify": "boolean",
-}
+_NULLS = dict.fromkeys(("headers", "delays", "ats", "priorities", "max_attempts"), "{null,null}")
+_PERIODS = {"unique_fors": "{3600000000,3600000000}", "from_ends": "{false,false}"}
 _TWO: dict[str, str | None] = {
-    "channels": "{a,a}",
-    "kinds": "{x,x}",
-    "contents": "{y,y}",
-    "headers": "{null,null}",
-    "keys": "{k,free}",
-    **dict.fromkeys(("delays", "ats", "priorities", "max_attempts"), "{null,null}"),
-    "unique_fors": "{3600000000,3600000000}",
-    "from_ends": "{false,false}",
-}
+    "channels": "{a,a}", "kinds": "{x,x}", "contents": "{y,y}", "keys": "{k,free}", **_NULLS, **_PERIODS
+}  # fmt: skip
 _GROUP = "4b8a8f4e-6f0e-4c3c-9a0c-3d0d0a5d7c11"
 
 
@@ -48,13 +33,9 @@ def connection(engine: Engine) -> Iterator[Connection]:
 
 def _call(connection: Connection, words: dict[str, str | None], *, periods: bool) -> list[tuple[Any, ...]]:
     """Send a call whose arrays are literals of SQL, two elements each, unless others are given; its rows in order."""
-    given = {**dict.fromkeys(_TYPES), **_TWO, "notify": "false", **words}
-    types = dict(_TYPES)
-    if periods:
-        types |= {"unique_fors": "bigint[]", "from_ends": "boolean[]"}
-    else:
-        given = {one: value for one, value in given.items() if one in types}
-    arguments = ", ".join(f"p_{one} => cast(%({one})s as {type_})" for one, type_ in types.items())
+    left_out = () if periods else _PERIODS
+    given = {one: value for one, value in {**_TWO, **words}.items() if one not in left_out}
+    arguments = ", ".join(f"p_{one} => %({one})s" for one in given)
     rows = connection.exec_driver_sql(f"select * from fq_enqueue('documents', {arguments}) order by ordinal", given)
     return [tuple(row) for row in rows]
 
