@@ -1,13 +1,20 @@
-"""Wrong arguments: each is refused by a typed error that names it, before anything is recorded or sent."""
+"""Wrong arguments: each is refused by a typed error that names it, before anything is recorded or sent.
+
+A guess that comes from another library, or from the wrong kind of object, is refused with what to write here.
+"""
 
 import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from functools import partial
 from operator import attrgetter
 from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
+from prometheus_client import CollectorRegistry
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
@@ -16,17 +23,34 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
     create_async_engine,
 )
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, Queue, Worker
-from sqlalchemy_fairqueue.testing import make_delivery
+from sqlalchemy_fairqueue import (
+    ChannelPolicy,
+    Context,
+    Delivery,
+    Enqueue,
+    InvalidArgument,
+    PayloadError,
+    Queue,
+    Receipt,
+    Recurrence,
+    Retry,
+    RetryPolicy,
+    Worker,
+    install_fairqueue,
+)
+from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
+from sqlalchemy_fairqueue.metrics import QueueCollector, WorkerCollector
+from sqlalchemy_fairqueue.otel import observe_queues
+from sqlalchemy_fairqueue.testing import drain, make_delivery
 from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 from tests.queue.verbs import verbs
 
 # Nothing here connects: each call is refused before.
 _ENGINE = create_engine("postgresql+psycopg://")
 _ASYNC = create_async_engine("postgresql+psycopg://")
-_QUEUE: Any = Queue("documents")
+_QUEUE: Any = Queue("documents", check_kinds=False)
 _DELIVERY = make_delivery(_QUEUE, 1)
 _ODD: Any = object()
 _NOW = datetime.now(UTC)
@@ -59,6 +83,12 @@ _LETTERS: list[tuple[dict[str, Any], str]] = [
     ({"message_ids": [1, None]}, "message_ids is None"),
     ({"channel": ""}, "channel '' has 0 bytes"),
     ({"kind": 7}, "kind is 7"),
+]
+_RETENTIONS: list[tuple[Any, str]] = [
+    (7, "dead_letter_retention is 7; give a timedelta"),
+    ({"a": 7}, "dead_letter_retention of kind 'a' is 7; give a timedelta"),
+    ({"": _HOUR}, "kind of dead_letter_retention '' has 0 bytes"),
+    ({3: _HOUR}, "kind of dead_letter_retention is 3; give a str"),
 ]
 _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("enqueue", {"channel": "", "payload": 1}, "channel ''"),
@@ -127,6 +157,10 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("configure", {"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
     ("configure", {"history": 1}, "history is 1; give True or False"),
     ("configure", {"history_retention": _HOUR}, "history_retention is datetime.timedelta(seconds=3600); give"),
+    *[("configure", {"dead_letter_retention": wrong}, said) for wrong, said in _RETENTIONS],
+    ("configure", {"result_retention": 7}, "result_retention is 7; give a timedelta"),
+    ("configure", {"result_retention": timedelta()}, "result_retention is datetime.timedelta(0)"),
+    ("configure", {"max_cost_out": 0}, "max_cost_out is 0"),
     ("configure", {"defaults": _ODD}, "defaults is <object"),
     ("configure", {"defaults": {}}, "defaults has nothing to set"),
     *[("configure", {"fair_by": wrong}, "fair_by is") for wrong in ("weight", "", 3, "COST")],
@@ -140,6 +174,9 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("configure_channel", {"channel": "a"}, "configure_channel has nothing to set"),
     ("configure_channel", {"channel": "a", "plan": 5}, "plan is 5"),
     ("configure_channel", {"channel": "a", "reset": "weight"}, "reset is 'weight'"),
+    ("configure", {"limits": "api"}, "names of shared limits as a list"),
+    ("limits.configure", {"name": "api"}, "nothing to set"),
+    ("limits.configure", {"name": "api", "max_concurrency": 0}, "max_concurrency is 0"),
     ("plans.configure", {"name": "gold"}, "nothing to set"),
     ("plans.configure", {"name": "gold", "weight": 0}, "weight is 0"),
     ("pause", {"channel": ""}, "channel '' has 0 bytes"),
@@ -279,3 +316,128 @@ def test_nothing_is_nothing() -> None:
         _QUEUE.complete(session, [])
         assert _QUEUE.enqueue_many(session, []) == _QUEUE.enqueue_many(_ENGINE, []) == []
         assert not session.in_transaction()
+
+
+_WORKER: Any = Worker
+
+
+class Base(DeclarativeBase):
+    """The models of an application."""
+
+
+class Upload(Base):
+    """A row."""
+
+    __tablename__ = "upload"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Plan(Enum):
+    """A word of an application."""
+
+    FREE = "free"
+
+
+class Model:
+    """What is as much of a pydantic model as the codec asks for."""
+
+    def model_dump(self) -> None:
+        """What such a model has."""
+
+
+@_QUEUE.job  # type: ignore[untyped-decorator]
+def _parse(context: Context, *, upload: int) -> None: ...
+
+
+# Type checkers refuse most of these guesses, too.
+_JOB: Any = _parse
+
+
+def _takes_a_row(upload: Upload) -> None: ...
+
+
+def _takes_a_delivery(delivery: Delivery) -> None: ...
+
+
+def _task(address: str, subject: str) -> None: ...
+
+
+def _no_delivery() -> None: ...
+
+
+def _guess(**words: Any) -> Any:
+    return _QUEUE.enqueue(Session(), **{"channel": "a", "payload": 1} | words)
+
+
+_GUESSES: list[tuple[Callable[[], object], str]] = [
+    (lambda: _guess(channel=7), "channel is 7; give a str, such as '7'"),
+    (lambda: _guess(channel=UUID(int=1)), "such as '00000000-0000-0000-0000-000000000001'"),
+    (lambda: _guess(kind=Plan.FREE), "give a str, such as 'free'"),
+    (lambda: _guess(delay=5), "give a timedelta from 0:00:00 to 365 days, such as timedelta(seconds=5"),
+    (lambda: _QUEUE.cancel(_ENGINE, Receipt("a")), "give its message_id, an int"),
+    (lambda: _QUEUE.enqueue_many(_ENGINE, [{"channel": "a"}]), "write Enqueue(channel=..., payload=...)"),
+    (lambda: Recurrence(cron="0 3 * * *", timezone=ZoneInfo("Europe/Berlin")), "a str, such as 'Europe/Berlin'"),  # type: ignore[arg-type]
+    (lambda: _JOB.schedule(_ENGINE, "nightly", "0 3 * * *", "a", upload=1), "Recurrence(cron='0 3 * * *')"),
+    (lambda: RetryPolicy(first=_HOUR), "first is 1:00:00 and cap is 0:15:00, and no wait is longer than cap"),
+    (lambda: _QUEUE.handler("mail", retry=3), "give a RetryPolicy, such as RetryPolicy(max_attempts=5)"),
+    (lambda: _QUEUE.enqueue(sessionmaker(), channel="a", payload=1), "'with sessions.begin() as session'"),
+    (lambda: _QUEUE.stats(async_sessionmaker()), "'async with sessions.begin() as session'"),
+    (lambda: _QUEUE.stats("postgresql://"), "make an engine of a URL by create_engine(url)"),
+    (lambda: _QUEUE.group(_ENGINE), "as session; give a Session or an AsyncSession"),
+    (lambda: _WORKER(_ENGINE, [_QUEUE]), "give each queue as an argument: Worker(engine, documents, mails)"),
+    (lambda: _WORKER(_ENGINE, _QUEUE, session_factory=Session()), "makes no sessions; give a sessionmaker"),
+    (lambda: _WORKER(_ENGINE, _QUEUE, middleware=print), "give a list of functions"),
+    (lambda: install_fairqueue("postgresql://"), "give an Engine or a Connection"),  # type: ignore[arg-type]
+    (lambda: install_fairqueue(_ASYNC), "await connection.run_sync(install_fairqueue)"),  # type: ignore[arg-type]
+    (lambda: drain(Session(_ENGINE), _JOB), "drain performs a whole queue: give its queue"),
+    (lambda: CollectorRegistry().register(QueueCollector(_ENGINE, "documents")), "queues has 'documents' where a"),  # type: ignore[arg-type]
+    (lambda: WorkerCollector(_QUEUE), "where a Worker or AsyncWorker is needed"),
+    (lambda: observe_queues(_ENGINE, "documents"), "queues has 'documents' where a Queue is needed"),  # type: ignore[arg-type]
+    (lambda: observe_queues(_ASYNC), "an export cannot await AsyncEngine"),  # type: ignore[arg-type]
+    (lambda: create_dashboard(_ENGINE, [_QUEUE]), "give each queue as an argument"),  # type: ignore[arg-type]
+    (lambda: create_dashboard(_ENGINE, authorize=True), "authorize is True; give a function"),  # type: ignore[arg-type]
+    (lambda: Access("ann", "admin"), "role is 'admin'; give Role.VIEWER or Role.OPERATOR"),  # type: ignore[arg-type]
+    (lambda: _QUEUE.handler("a")(_no_delivery), "give it one parameter for it, the first"),
+    (lambda: _QUEUE.handler("b")(_task), "takes 'subject', which no worker can give"),
+    (lambda: _QUEUE.handler("c")(_task), "what the payload holds is address.payload, or the arguments of a function"),
+    (lambda: _QUEUE.job(_takes_a_row), "give the row's primary key"),
+    (lambda: _QUEUE.job(_takes_a_delivery), "'context: Context' first, which has context.delivery"),
+    (lambda: _guess(payload=Upload(id=1)), "a Upload cannot be encoded as JSON; give the row's primary key"),
+    (lambda: _guess(payload=Model()), "use a job (@queue.job), which converts it"),
+]
+
+
+def test_the_error_says_what_to_write() -> None:
+    """The error of a value or an object has an example of what is needed, that of a function or a payload the way that
+    there is.
+    """
+    for call, words in _GUESSES:
+        with pytest.raises((InvalidArgument, PayloadError)) as caught:
+            call()
+        assert words in str(caught.value)
+
+
+def test_a_role_by_its_text() -> None:
+    """The word of a role is that role: it gives neither more nor less."""
+    by_text = Access("ann", "operator")  # type: ignore[arg-type]
+    assert by_text == Access("ann", Role.OPERATOR)
+    assert by_text.operates
+
+
+def test_outcomes_of_ones_own() -> None:
+    """A class that is derived from an outcome has the arguments that it likes."""
+
+    class Later(Retry):
+        def __init__(self, minutes: int) -> None:
+            super().__init__(delay=timedelta(minutes=minutes))
+
+    assert Later(5).delay == timedelta(minutes=5)
+
+
+def test_names_of_cron() -> None:
+    """The names that cron has for expressions stand for these, so that the same schedule is the same."""
+    assert Recurrence(cron="@daily") == Recurrence(cron="0 0 * * *")
+    assert Recurrence(cron="@weekly").cron == "0 0 * * 0"
+    with pytest.raises(InvalidArgument, match="cron is '@reboot'; give five fields"):
+        Recurrence(cron="@reboot")

@@ -1,18 +1,23 @@
-"""Dead letters: listed, redriven, purged; on engines, connections and sessions, sync and async."""
+"""Dead letters: listed, redriven, purged, and deleted by housekeeping after their retention."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import BytesCodec, InvalidArgument, PayloadError, Queue
+from sqlalchemy_fairqueue import BytesCodec, InvalidArgument, PayloadError, Queue, Worker
 from sqlalchemy_fairqueue.errors import AutocommitError, LockOrderError
+from sqlalchemy_fairqueue.models import QueueConfig
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
+from tests.worker.helpers import retimed
+
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -20,15 +25,8 @@ def dead(queue: Queue, engine: Engine, clock: Clock) -> list[int]:
     """Six dead letters, a second apart: of channels a, b, a, b ... and of kinds x, x, x, y, y, y."""
     ids = []
     for number in range(6):
-        with Session(engine) as session:
-            queue.enqueue(
-                session,
-                channel="ab"[number % 2],
-                payload=number,
-                kind="x" if number < 3 else "y",
-                headers={"n": number},
-            )
-            session.commit()
+        kind = "x" if number < 3 else "y"
+        queue.enqueue(engine, channel="ab"[number % 2], payload=number, kind=kind, headers={"n": number})
         [delivery] = queue.dequeue(engine)
         queue.bury(engine, delivery, reason=f"reason {number}", error=f"error {number}")
         ids.append(delivery.message_id)
@@ -41,13 +39,8 @@ def test_what_is_told(queue: Queue, engine: Engine, dead: list[int], clock: Cloc
     found = queue.dead_letters.list(engine)
     assert [one.message_id for one in found] == dead
     first = found[0]
-    assert (first.queue, first.channel, first.kind, first.payload, first.headers) == (
-        "documents",
-        "a",
-        "x",
-        0,
-        {"n": 0},
-    )
+    assert (first.queue, first.channel, first.kind) == ("documents", "a", "x")
+    assert (first.payload, first.headers) == (0, {"n": 0})
     assert (first.content, first.key) == (b"0", None)
     assert (first.attempts, first.max_attempts, first.deliveries) == (1, 20, 1)
     assert (first.reason, first.error) == ("reason 0", "error 0")
@@ -86,10 +79,7 @@ def test_by_name(queue: Queue, engine: Engine) -> None:
 
 def test_what_is_asked_for(queue: Queue, engine: Engine, dead: list[int]) -> None:
     """Ids, channel and kind restrict together; pages follow each other without gap or overlap."""
-
-    def ids(*args: Any, **given: Any) -> list[int]:
-        return [one.message_id for one in queue.dead_letters.list(engine, *args, **given)]
-
+    ids = partial(_ids, queue, engine)
     assert ids(channel="a") == dead[::2]
     assert ids(channel="nobody") == []
     assert ids(kind="y") == dead[3:]
@@ -110,10 +100,7 @@ def test_by_error_and_time(queue: Queue, engine: Engine, dead: list[int]) -> Non
     """A text of the reason or the error, and times, restrict them; pages go on behind what was found."""
     found = queue.dead_letters.list(engine)
     times = [one.died_at for one in found]
-
-    def ids(**asked: Any) -> list[int]:
-        return [one.message_id for one in queue.dead_letters.list(engine, **asked)]
-
+    ids = partial(_ids, queue, engine)
     assert ids(error="reason 2") == ids(error="error 2") == [dead[2]]
     assert ids(error="r") == dead
     assert ids(error="%") == ids(error="_") == ids(error="R") == []
@@ -129,9 +116,7 @@ def test_by_error_and_time(queue: Queue, engine: Engine, dead: list[int]) -> Non
 def test_payload_of_another_codec(engine: Engine, queue: Queue, dead: list[int]) -> None:
     """A content that the codec cannot decode spoils its own letter's payload only."""
     raw = Queue("documents", codec=BytesCodec())
-    with Session(engine) as session:
-        raw.enqueue(session, channel="a", payload=b"\xff")
-        session.commit()
+    raw.enqueue(engine, channel="a", payload=b"\xff")
     raw.bury(engine, raw.dequeue(engine))
     *good, bad = queue.dead_letters.list(engine)
     assert [one.payload for one in good] == list(range(len(dead)))
@@ -159,13 +144,10 @@ def test_redrive(queue: Queue, engine: Engine, dead: list[int]) -> None:
 
 def test_redrive_of_a_key_that_stands(queue: Queue, engine: Engine) -> None:
     """A dead letter whose key another message holds stays dead, and says so."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload="dead", key="k")
-        session.commit()
-        [delivery] = queue.dequeue(engine)
-        queue.bury(engine, delivery)
-        queue.enqueue(session, channel="a", payload="alive", key="k")
-        session.commit()
+    queue.enqueue(engine, channel="a", payload="dead", key="k")
+    [delivery] = queue.dequeue(engine)
+    queue.bury(engine, delivery)
+    queue.enqueue(engine, channel="a", payload="alive", key="k")
     assert queue.dead_letters.redrive(engine) == {delivery.message_id: "duplicate"}
     assert queue.dead_letters.list(engine)[0].key == "k"
     queue.complete(engine, queue.dequeue(engine))
@@ -207,14 +189,6 @@ def test_redrive_in_the_lock_order(queue: Queue, engine: Engine, connect: Connec
             session.commit()
 
 
-async def test_aredrive_in_the_lock_order(queue: Queue, async_engine: AsyncEngine, dead: list[int]) -> None:
-    """So it is on an AsyncConnection."""
-    async with async_engine.begin() as connection:
-        await queue.dead_letters.redrive(connection, dead[0])
-        with pytest.raises(LockOrderError, match="after a completion"):
-            await queue.enqueue(connection, channel="z", payload=1)
-
-
 def test_redrive_of_a_joined_session(queue: Queue, engine: Engine, dead: list[int], database: Database) -> None:
     """A redrive binds its own session: the next one in the same outer transaction may enqueue."""
     with engine.connect() as connection, connection.begin():
@@ -227,22 +201,20 @@ def test_redrive_of_a_joined_session(queue: Queue, engine: Engine, dead: list[in
     assert database.value("select count(*) from fq_message") == 2
 
 
-def test_redrive_on_a_strict_server(queue: Queue, dead: list[int], database: Database) -> None:
-    """Where a dequeue has found the server's default isolation strict, a redrive is committed when it returns."""
-    strict = create_engine(database.url, connect_args={"options": "-c default_transaction_isolation=serializable"})
-    assert queue.dequeue(strict) == []
-    assert len(queue.dead_letters.redrive(strict)) == len(dead)
-    strict.dispose()
-    assert database.value("select count(*) from fq_message") == len(dead)
-
-
-def test_autocommit(queue: Queue, connect: Connect, engine: Engine, dead: list[int]) -> None:
-    """A redrive on a connection in AUTOCOMMIT is refused with nothing sent; on an engine it has its own transaction."""
+def test_isolation(queue: Queue, connect: Connect, engine: Engine, dead: list[int], database: Database) -> None:
+    """A redrive on a connection in AUTOCOMMIT is refused with nothing sent; on an engine of any isolation, and of a
+    server whose default is strict, it is committed when it returns.
+    """
     with pytest.raises(AutocommitError):
         queue.dead_letters.redrive(connect("AUTOCOMMIT"))
     assert len(queue.dead_letters.list(connect("AUTOCOMMIT"))) == 6
-    assert len(queue.dead_letters.redrive(engine.execution_options(isolation_level="AUTOCOMMIT"), dead[:3])) == 3
-    assert len(queue.dead_letters.redrive(engine.execution_options(isolation_level="SERIALIZABLE"))) == 3
+    strict = create_engine(database.url, connect_args={"options": "-c default_transaction_isolation=serializable"})
+    assert queue.dequeue(strict) == []
+    engines = [strict, *(engine.execution_options(isolation_level=one) for one in ("AUTOCOMMIT", "SERIALIZABLE"))]
+    for count, own in enumerate(engines, 1):
+        assert len(queue.dead_letters.redrive(own, dead[2 * count - 2 : 2 * count])) == 2
+        assert database.value("select count(*) from fq_message") == 2 * count
+    strict.dispose()
 
 
 def test_purge_dead(queue: Queue, engine: Engine, dead: list[int]) -> None:
@@ -252,8 +224,106 @@ def test_purge_dead(queue: Queue, engine: Engine, dead: list[int]) -> None:
     assert queue.dead_letters.purge(engine, [dead[0], 10**12]) == 1
     assert queue.dead_letters.purge(engine, channel="b", kind="x") == 1
     assert queue.dead_letters.purge(engine, until=letters[3].died_at) == 1
-    assert queue.dead_letters.purge(engine, until=datetime.now(UTC) - timedelta(days=1)) == 0
-    assert queue.dead_letters.purge(engine, before=datetime.now(UTC) - timedelta(days=1)) == 0
+    assert queue.dead_letters.purge(engine, until=datetime.now(UTC) - DAY) == 0
+    assert queue.dead_letters.purge(engine, before=datetime.now(UTC) - DAY) == 0
     assert Queue("others").dead_letters.purge(engine) == 0
     assert queue.dead_letters.purge(engine) == 3
     assert queue.dead_letters.list(engine) == []
+
+
+def _bury(queue: Queue, engine: Engine, kind: str = "default") -> int:
+    queue.enqueue(engine, channel="a", payload=1, kind=kind)
+    [delivery] = queue.dequeue(engine)
+    queue.bury(engine, delivery, reason="over")
+    return delivery.message_id
+
+
+def _keep_house(engine: Engine, *queues: Queue, **timings: int) -> None:
+    worker = retimed(Worker(engine, *queues or (Queue("documents"),)), **timings)
+    Housekeeping(worker._options).run()
+
+
+def _ids(queue: Queue, engine: Engine, *asked: Any, **restrictions: Any) -> list[int]:
+    return [letter.message_id for letter in queue.dead_letters.list(engine, *asked, **restrictions)]
+
+
+def test_kept_for_ever(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """Without a retention nothing is deleted; nor while it lasts."""
+    letter = _bury(queue, engine)
+    clock.advance(1000 * DAY)
+    _keep_house(engine)
+    queue.configure(engine, dead_letter_retention=1001 * DAY / 3)
+    queue.configure(engine, dead_letter_retention=None)
+    _keep_house(engine)
+    assert _ids(queue, engine) == [letter]
+
+
+def test_deleted_after_the_retention(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """A letter is deleted once it has been dead for longer than its kind, or else its queue, keeps letters, whichever
+    queue the worker serves; those of other queues and younger ones stay.
+    """
+    other = Queue("other")
+    queue.configure(engine, dead_letter_retention={"brief": DAY, "long": 300 * DAY, None: 30 * DAY})
+    other.configure(engine, dead_letter_retention={"brief": DAY})
+    letters = {kind: _bury(queue, engine, kind) for kind in ("brief", "long", "default")}
+    kept = _bury(other, engine)
+    _bury(other, engine, "brief")
+    clock.advance(2 * DAY)
+    young = _bury(queue, engine)
+    _keep_house(engine, other)
+    assert _ids(queue, engine) == [letters["long"], letters["default"], young]
+    clock.advance(29 * DAY)
+    _keep_house(engine, other)
+    assert _ids(queue, engine) == [letters["long"], young]
+    clock.advance(300 * DAY)
+    _keep_house(engine, other)
+    assert (_ids(queue, engine), _ids(other, engine)) == ([], [kept])
+
+
+def test_more_than_a_transaction_takes(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """A round deletes all that is due, a limited number in each transaction."""
+    queue.configure(engine, dead_letter_retention=DAY)
+    for _ in range(5):
+        _bury(queue, engine)
+    clock.advance(2 * DAY)
+    _keep_house(engine, pruned_at_once=2)
+    assert _ids(queue, engine) == []
+
+
+def test_letters_in_use(queue: Queue, engine: Engine, clock: Clock, connect: Connect) -> None:
+    """A letter that a transaction redrives is passed by, and nobody waits."""
+    queue.configure(engine, dead_letter_retention=DAY)
+    redriven, _ = _bury(queue, engine), _bury(queue, engine)
+    clock.advance(2 * DAY)
+    with connect() as other:
+        queue.dead_letters.redrive(other, [redriven])
+        _keep_house(engine)
+        other.commit()
+    assert _ids(queue, engine) == []
+    assert [delivery.message_id for delivery in queue.dequeue(engine)] == [redriven]
+
+
+def test_changes_of_kinds(queue: Queue, engine: Engine) -> None:
+    """A kind that is not named keeps its retention; None takes a kind's away."""
+    queue.configure(engine, dead_letter_retention={"a": DAY, "b": 2 * DAY})
+    queue.configure(engine, dead_letter_retention=3 * DAY)
+    queue.configure(engine, dead_letter_retention={"b": None, "c": 4 * DAY})
+    with Session(engine) as session:
+        config = session.scalars(select(QueueConfig)).one()
+    day = 86_400_000_000
+    assert config.dead_letter_retention == 3 * DAY
+    assert config.dead_letter_retention_by_kind == {"a": day, "c": 4 * day}
+    queue.configure(engine, dead_letter_retention={"a": None, "c": None})
+    with Session(engine) as session:
+        assert session.scalars(select(QueueConfig.dead_letter_retention_by_kind)).one() is None
+
+
+def test_too_many_kinds(queue: Queue, engine: Engine, database: Database) -> None:
+    """The row of a queue stays small: a retention for a thousand kinds at most."""
+    database.execute(
+        "insert into fq_queue (name, dead_letter_retention_by_kind) "
+        "select 'documents', jsonb_object_agg(n::text, 1) from generate_series(1, 1000) n"
+    )
+    with pytest.raises(InvalidArgument, match="queue documents has a retention of dead letters for 1001 kinds"):
+        queue.configure(engine, dead_letter_retention={"one more": DAY})
+    queue.configure(engine, dead_letter_retention={"7": DAY})

@@ -1,15 +1,15 @@
-"""Duplicate policies: an enqueue whose key is taken skips, raises or replaces."""
+"""Keys: unique among the messages of a channel that are not done. An enqueue whose key is taken skips or replaces.
+
+One that raises is in test_backlogs.
+"""
 
 from datetime import timedelta
 from functools import partial
 
-import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import DuplicateMessage, Enqueue, Queue, Receipt
-from sqlalchemy_fairqueue.errors import UnsentWork
+from sqlalchemy_fairqueue import Enqueue, Queue, Receipt
 from sqlalchemy_fairqueue.values.messages import OnDuplicate
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
@@ -24,38 +24,15 @@ def _enqueue(
     on_duplicate: OnDuplicate = "skip",
     delay: timedelta | None = None,
 ) -> Receipt:
-    with Session(engine) as session:
-        receipt = queue.enqueue(session, channel="a", payload=payload, key="k", on_duplicate=on_duplicate, delay=delay)
-        session.commit()
-    return receipt
-
-
-def test_outcomes(queue: Queue, engine: Engine) -> None:
-    """A receipt tells what became of its message, once the transaction has committed."""
-    with Session(engine) as session:
-        first = queue.enqueue(session, channel="a", payload=1, key="k")
-        assert first.outcome is None
-        session.commit()
-    second = _enqueue(queue, engine, 2)
-    third = _enqueue(queue, engine, 3, "replace")
-    assert [(one.outcome, one.created) for one in (first, second, third)] == [
-        ("created", True),
-        ("duplicate", False),
-        ("replaced", False),
-    ]
-    assert first.message_id == second.message_id == third.message_id
+    return queue.enqueue(engine, channel="a", payload=payload, key="k", on_duplicate=on_duplicate, delay=delay)
 
 
 def test_replace_rewrites(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A replaced message has the new content, kind, headers, time and attempts, and its old id and enqueued_at."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload="old", key="k", kind="old", max_attempts=2, headers={"old": 1})
-        session.commit()
+    queue.enqueue(engine, channel="a", payload="old", key="k", kind="old", max_attempts=2, headers={"old": 1})
     [delivery] = queue.dequeue(engine)
     queue.retry(engine, delivery, error="once")
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload="new", key="k", kind="new", max_attempts=5, on_duplicate="replace")
-        session.commit()
+    queue.enqueue(engine, channel="a", payload="new", key="k", kind="new", max_attempts=5, on_duplicate="replace")
     clock.advance(timedelta(seconds=1))
     [again] = queue.dequeue(engine)
     assert (again.message_id, again.enqueued_at) == (delivery.message_id, delivery.enqueued_at)
@@ -74,59 +51,6 @@ def test_debounce(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert delivery.payload == 2
 
 
-def test_replace_of_one_that_is_out(queue: Queue, engine: Engine) -> None:
-    """A message that a consumer holds loses the key, and the new one is added."""
-    first = _enqueue(queue, engine, "out")
-    [delivery] = queue.dequeue(engine)
-    second = _enqueue(queue, engine, "new", "replace")
-    assert (second.outcome, second.message_id != first.message_id) == ("created", True)
-    queue.retry(engine, delivery)
-    assert sorted(one.payload for one in queue.dequeue(engine, limit=10)) == ["new", "out"]
-
-
-def test_raise_from_a_commit(queue: Queue, engine: Engine, database: Database) -> None:
-    """A recorded enqueue that is to raise fails the COMMIT whole; after the rollback the session works on."""
-    first = _enqueue(queue, engine, 1)
-    with Session(engine) as session:
-        queue.enqueue(session, channel="other", payload=1)
-        receipt = queue.enqueue(session, channel="a", payload=2, key="k", on_duplicate="raise")
-        with pytest.raises(DuplicateMessage) as caught:
-            session.commit()
-        assert (caught.value.channel, caught.value.key, caught.value.message_id) == ("a", "k", first.message_id)
-        with pytest.raises(UnsentWork, match="DuplicateMessage"):
-            session.commit()
-        session.rollback()
-        assert receipt.outcome is None
-        queue.enqueue(session, channel="after", payload=1)
-        session.commit()
-    assert database.value("select string_agg(name, ' ' order by name) from fq_channel") == "a after"
-
-
-async def test_raise_at_once(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect, database: Database
-) -> None:
-    """On a connection, also that of a session, sync and async, it raises with nothing sent; the transaction goes on."""
-    again = partial(queue.enqueue, channel="a", payload=2, key="k", on_duplicate="raise")
-    connection = connect()
-    first = again(connection).message_id
-    connection.commit()
-    with pytest.raises(DuplicateMessage, match=f"message {first} holds it"):
-        again(connection)
-    queue.enqueue(connection, channel="b", payload="connection")
-    connection.commit()
-    with Session(engine) as session:
-        with pytest.raises(DuplicateMessage):
-            again(session.connection())
-        queue.enqueue(session.connection(), channel="b", payload="session")
-        session.commit()
-    async with AsyncSession(async_engine) as asynchronous:
-        with pytest.raises(DuplicateMessage):
-            await queue.enqueue(await asynchronous.connection(), channel="a", payload=2, key="k", on_duplicate="raise")
-        await queue.enqueue(await asynchronous.connection(), channel="b", payload="async session")
-        await asynchronous.commit()
-    assert database.value("select count(*) from fq_message") == 4
-
-
 def test_mixed_policies(queue: Queue, engine: Engine) -> None:
     """Messages of one batch have each their own policy, in the order in which they were given."""
     one = partial(Enqueue, channel="a", key="k")
@@ -143,26 +67,17 @@ def test_mixed_policies(queue: Queue, engine: Engine) -> None:
         )
         session.commit()
     assert [receipt.outcome for receipt in receipts] == ["created", "duplicate", "replaced", "created", "created"]
+    assert [receipt.created for receipt in receipts] == [True, False, False, True, True]
+    assert receipts[0].message_id == receipts[1].message_id == receipts[2].message_id
     assert sorted(delivery.payload for delivery in queue.dequeue(engine, limit=10)) == [3, 4, 5]
-
-
-def test_a_free_key_raises_nothing(queue: Queue, engine: Engine) -> None:
-    """Once the message that held the key is done, an enqueue that would raise adds."""
-    first = _enqueue(queue, engine, 1, "raise")
-    queue.complete(engine, queue.dequeue(engine))
-    second = _enqueue(queue, engine, 2, "raise")
-    assert second.outcome == "created"
-    assert second.message_id != first.message_id
 
 
 def test_replacing_and_settling_wait_for_nobody_in_a_circle(
     queue: Queue, engine: Engine, connect: Connect, waits: Waits
 ) -> None:
     """A transaction that replaces and completes takes all its messages in one order, so that two of them just wait."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload="low")
-        queue.enqueue(session, channel="b", payload="high", key="k")
-        session.commit()
+    queue.enqueue(engine, channel="a", payload="low")
+    queue.enqueue(engine, channel="b", payload="high", key="k")
     [low] = queue.dequeue(engine)
     assert low.payload == "low"
     holder = connect()
@@ -184,3 +99,53 @@ def test_replacing_and_settling_wait_for_nobody_in_a_circle(
     waits.unhindered(lock_the_other)
     holder.commit()
     assert rival.result() == "replaced"
+
+
+def test_within_one_transaction(queue: Queue, engine: Engine, database: Database) -> None:
+    """Of one key in one transaction the first stands; the others' receipts name it, and other channels are free."""
+    with Session(engine) as session:
+        receipts = [queue.enqueue(session, channel=name, payload=1, key="k") for name in "aab"]
+        receipts += queue.enqueue_many(session, [Enqueue(channel=name, payload=2, key="k") for name in "ab"])
+        session.commit()
+    assert [one.created for one in receipts] == [True, False, True, False, False]
+    assert receipts[0].message_id == receipts[1].message_id == receipts[3].message_id
+    assert database.value("select count(*) from fq_message") == 2
+
+
+def test_until_it_is_done(queue: Queue, engine: Engine) -> None:
+    """The key stands while its message is ready, leased and retried, and is free once it is completed or buried."""
+    first = _enqueue(queue, engine, 1)
+    for end in (queue.complete, queue.bury):
+        assert _enqueue(queue, engine, 2).created is False
+        [delivery] = queue.dequeue(engine)
+        assert _enqueue(queue, engine, 2).created is False
+        queue.retry(engine, delivery)
+        assert _enqueue(queue, engine, 2).message_id == delivery.message_id
+        [delivery] = queue.dequeue(engine)
+        end(engine, delivery)
+        again = _enqueue(queue, engine, 2, "raise")
+        assert again.created
+        assert again.message_id != first.message_id
+
+
+def test_waits_for_an_open_end(queue: Queue, engine: Engine, connect: Connect, waits: Waits) -> None:
+    """A key whose message an open transaction completes or retries is waited for, and then free or not."""
+    _enqueue(queue, engine, 1)
+    for verb in ("retry", "complete"):
+        holder = connect()
+        getattr(queue, verb)(holder, queue.dequeue(engine))
+        rival = waits.start(lambda own: _enqueue(queue, own, 2)).blocked()
+        holder.commit()
+        assert rival.result().created is (verb == "complete")
+
+
+def test_completion_in_the_same_transaction(queue: Queue, engine: Engine, database: Database) -> None:
+    """A follow-up with the key of the message that the same session completes is not added: enqueues go first."""
+    _enqueue(queue, engine, 1)
+    [delivery] = queue.dequeue(engine)
+    with Session(engine) as session:
+        queue.complete(session, delivery)
+        receipt = queue.enqueue(session, channel="a", payload=2, key="k")
+        session.commit()
+    assert receipt.created is False
+    assert database.value("select count(*) from fq_message") == 0

@@ -1,20 +1,35 @@
-"""Values that enqueue stores, and the receipts that it returns."""
+"""Values that enqueues store, the receipts that they return, and those on an engine or a connection: at once."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import BytesCodec, ChannelPolicy, Enqueue, InvalidArgument, PayloadError, Queue, Receipt
+from sqlalchemy_fairqueue import (
+    BytesCodec,
+    ChannelFull,
+    ChannelPolicy,
+    DuplicateMessage,
+    Enqueue,
+    FairQueueError,
+    InvalidArgument,
+    PayloadError,
+    Queue,
+    Receipt,
+)
+from sqlalchemy_fairqueue.errors import AutocommitError, LockOrderError
 from tests.factories import EnqueueFactory
 from tests.fixtures.clock import Clock
+from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
 
 
 def _payloads(queue: Queue, engine: Engine) -> list[Any]:
-    return [delivery.payload for delivery in queue.dequeue(engine, limit=100)]
+    return [delivery.payload for delivery in queue.dequeue(engine, limit=1000)]
 
 
 def test_everything_arrives(queue: Queue, engine: Engine, clock: Clock) -> None:
@@ -113,10 +128,8 @@ def test_order_of_a_channel(queue: Queue, engine: Engine) -> None:
 
 def test_later(queue: Queue, engine: Engine, clock: Clock) -> None:
     """Delayed and scheduled messages come when they are due, and due_in says when to poll."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload="delay", delay=timedelta(hours=1))
-        queue.enqueue(session, channel="b", payload="at", at=clock.now() + timedelta(hours=2))
-        session.commit()
+    queue.enqueue(engine, channel="a", payload="delay", delay=timedelta(hours=1))
+    queue.enqueue(engine, channel="b", payload="at", at=clock.now() + timedelta(hours=2))
     batch = queue.dequeue(engine)
     assert batch == []
     assert batch.due_in is not None
@@ -130,9 +143,10 @@ def test_later(queue: Queue, engine: Engine, clock: Clock) -> None:
 
 
 def test_names_that_an_array_could_misread(engine: Engine) -> None:
-    """Many messages in one statement keep their channels, kinds and keys, and those that have none of a thing."""
-    for number, names in enumerate((["a", "b"], ["null", "a"], ["NULL", "b"], ["a", "a,b", "{a}", '"', "\\", " a "])):
-        queue = Queue(f"documents {number}")
+    """Many messages in one statement keep their channels, kinds and keys of any characters."""
+    odd = ["x" * 512, "é" * 256, "100%", "%s %(x)s", "a:b ::c", "\n", " ", "a'b\"c", "Ünï 🎉"]
+    for names in (["a", "b"], ["null", "a"], ["NULL", "b"], ["a", "a,b", "{a}", '"', "\\", " a "], odd):
+        queue = Queue("".join(names[-2:]))
         given = [Enqueue(channel=name, kind=name, key=name, payload=name, max_attempts=7) for name in names]
         queue.enqueue_many(engine, [*given, Enqueue(channel="z", payload="z", priority=3)])
         found = {delivery.payload: delivery for delivery in queue.dequeue(engine, limit=10)}
@@ -142,6 +156,8 @@ def test_names_that_an_array_could_misread(engine: Engine) -> None:
         assert (found["z"].channel, found["z"].kind, found["z"].max_attempts) == ("z", "default", 20)
         again = queue.enqueue_many(engine, given)
         assert [receipt.outcome for receipt in again] == ["duplicate"] * len(names)
+        queue.configure_channel(engine, names[-1], weight=2)
+        queue.bury(engine, found[names[-1]], reason=names[-1], error="\x00 \ud800")
 
 
 def test_an_instant_may_be_far_away(queue: Queue, engine: Engine) -> None:
@@ -150,19 +166,6 @@ def test_an_instant_may_be_far_away(queue: Queue, engine: Engine) -> None:
     assert queue.dequeue(engine).due_in is not None
     queue.enqueue(engine, channel="a", payload="now")
     assert _payloads(queue, engine) == ["now"]
-
-
-def test_odd_names(engine: Engine) -> None:
-    """Queue, channel, kind and key of any characters come back as they were."""
-    for name in ("Ünï 🎉", "a'b\"c", "100%", "%s %(x)s", "a:b ::c", "\\", "\n", " ", "x" * 512, "é" * 256):
-        queue = Queue(name)
-        with Session(engine) as session:
-            queue.enqueue(session, channel=name, kind=name, key=name, payload=name)
-            session.commit()
-        [delivery] = queue.dequeue(engine)
-        assert {delivery.queue, delivery.channel, delivery.kind, delivery.payload} == {name}
-        queue.configure_channel(engine, name, ChannelPolicy(weight=2))
-        queue.bury(engine, delivery, reason=name, error="\x00 \ud800")
 
 
 def test_nothing_of_a_refused_list_is_recorded(queue: Queue, engine: Engine, database: Database) -> None:
@@ -175,16 +178,6 @@ def test_nothing_of_a_refused_list_is_recorded(queue: Queue, engine: Engine, dat
                 queue.enqueue_many(session, [EnqueueFactory.build(), bad])
         session.commit()
     assert database.value("select count(*) from fq_message") == 1
-
-
-def test_many(queue: Queue, engine: Engine) -> None:
-    """A thousand messages to hundreds of channels are one statement of a commit."""
-    messages = [EnqueueFactory.build(channel=f"c{number % 300}", payload=number) for number in range(1_000)]
-    with Session(engine) as session:
-        receipts = queue.enqueue_many(session, messages)
-        session.commit()
-    assert len({receipt.message_id for receipt in receipts}) == 1_000
-    assert sorted(one.payload for one in queue.dequeue(engine, limit=5_000)) == list(range(1_000))
 
 
 class _Reversed:
@@ -214,10 +207,8 @@ def test_codecs(engine: Engine, database: Database) -> None:
 def test_max_attempts(engine: Engine, clock: Clock, database: Database) -> None:
     """A message gets its own number of attempts, or the queue's, and is a dead letter after them."""
     queue = Queue("documents", max_attempts=2)
-    with Session(engine) as session:
-        queue.enqueue(session, channel="own", payload="own", max_attempts=1)
-        queue.enqueue(session, channel="queue", payload="queue")
-        session.commit()
+    queue.enqueue(engine, channel="own", payload="own", max_attempts=1)
+    queue.enqueue(engine, channel="queue", payload="queue")
     seen = []
     for _ in range(3):
         for delivery in queue.dequeue(engine, limit=10):
@@ -227,3 +218,125 @@ def test_max_attempts(engine: Engine, clock: Clock, database: Database) -> None:
     assert sorted(seen) == [("own", 1, 1), ("queue", 1, 2), ("queue", 2, 2)]
     rows = database.rows("select error from fq_dead_letter order by error")
     assert [row.error for row in rows] == ["attempt 1", "attempt 2"]
+
+
+def _messages(*numbers: int, channel: str = "a", **fields: Any) -> list[Enqueue]:
+    return [Enqueue(channel=channel, payload=number, **fields) for number in numbers]
+
+
+def test_one_statement_of_its_own(queue: Queue, engine: Engine) -> None:
+    """One message goes in one that commits itself, many in one of a transaction; the connection goes back as it was."""
+    queue.enqueue(engine, channel="a", payload=0)
+    sent: list[tuple[bool, bool]] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def note(connection: Any, _cursor: object, statement: str, *_: object) -> None:
+        sent.append(("fq_enqueue" in statement, connection.connection.driver_connection.autocommit))
+
+    receipts = [queue.enqueue(engine, channel="a", payload=1)]
+    receipts += queue.enqueue_many(engine, iter(_messages(*range(2, 101))))
+    event.remove(engine, "before_cursor_execute", note)
+    assert sent == [(True, True), (True, False)]
+    with engine.connect() as connection:
+        assert not connection.connection.driver_connection.autocommit  # type: ignore[union-attr]
+    assert [receipt.outcome for receipt in receipts] == ["created"] * 100
+    assert _payloads(queue, engine) == list(range(101))
+
+
+def test_receipts_of_many(queue: Queue, engine: Engine) -> None:
+    """Each receipt says what became of its message: made, met a key, replaced, dropped."""
+    queue.configure_channel(engine, "full", ChannelPolicy(max_backlog=1, on_full="drop"))
+    [holder] = queue.enqueue_many(engine, _messages(1, channel="b", key="k"))
+    messages = [
+        *_messages(2, channel="c"),
+        *_messages(3, channel="b", key="k"),
+        *_messages(4, channel="b", key="k", on_duplicate="replace"),
+        *_messages(5, 6, channel="full"),
+    ]
+    receipts = queue.enqueue_many(engine, messages)
+    assert [one.outcome for one in receipts] == ["created", "duplicate", "replaced", "created", "dropped"]
+    assert [one.channel for one in receipts] == ["c", "b", "b", "full", "full"]
+    assert [one.message_id for one in receipts[1:3]] == [holder.message_id] * 2
+    assert receipts[4].message_id is None
+    assert sorted(_payloads(queue, engine)) == [2, 4, 5]
+
+
+@pytest.mark.parametrize("where", ["engine", "connection"])
+def test_many_are_all_or_none(queue: Queue, engine: Engine, database: Database, where: str) -> None:
+    """A duplicate that is to raise, a full channel and a payload that cannot be encoded cost the whole call only."""
+    queue.configure_channel(engine, "full", ChannelPolicy(max_backlog=1))
+    queue.enqueue_many(engine, _messages(1, key="k"))
+    refused: list[tuple[type[FairQueueError], list[Enqueue]]] = [
+        (DuplicateMessage, _messages(2, key="k", on_duplicate="raise")),
+        (ChannelFull, _messages(3, 4, channel="full")),
+        (PayloadError, [Enqueue(channel="a", payload=object())]),
+    ]
+    with engine.connect() as connection:
+        for error, last in refused:
+            messages = [*_messages(5, 6), *last]
+            with pytest.raises(error):
+                queue.enqueue_many(engine if where == "engine" else connection, messages)
+        if where == "connection":
+            queue.enqueue_many(connection, _messages(7, 8))
+            connection.commit()
+    expected = [1] if where == "engine" else [1, 7, 8]
+    assert _payloads(queue, engine) == expected
+    assert database.value("select count(*) from fq_message") == len(expected)
+
+
+@pytest.mark.parametrize("isolation", ["SERIALIZABLE", "AUTOCOMMIT"])
+def test_isolation_of_the_engine(
+    queue: Queue, database: Database, waits: Waits, connect: Connect, isolation: str
+) -> None:
+    """The engine's own isolation does not matter, also where the call waits for another that has the key."""
+    holder = connect()
+    first = queue.enqueue(holder, channel="a", payload=1, key="k").message_id
+    messages = _messages(2, key="k") + _messages(3)
+
+    def enqueue(engine: Engine) -> list[Receipt]:
+        own = engine.execution_options(isolation_level=isolation)
+        return [*queue.enqueue_many(own, messages), queue.enqueue(own, channel="a", payload=4)]
+
+    rival = waits.start(enqueue).blocked()
+    holder.commit()
+    receipts = rival.result()
+    assert [one.outcome for one in receipts] == ["duplicate", "created", "created"]
+    assert receipts[0].message_id == first
+    assert receipts[2].message_id == database.value("select max(id) from fq_message")
+
+
+def test_many_on_a_connection(queue: Queue, engine: Engine, database: Database) -> None:
+    """It is part of the connection's transaction, at once and in the lock order, and nothing without a transaction."""
+    with engine.connect() as connection:
+        [receipt] = queue.enqueue_many(connection, _messages(1, channel="b"))
+        assert receipt.outcome == "created"
+        connection.rollback()
+        assert database.value("select count(*) from fq_message") == 0
+        queue.enqueue_many(connection, _messages(1, 2, channel="b"))
+        with pytest.raises(LockOrderError):
+            queue.enqueue_many(connection, _messages(3, 4, channel="a"))
+        connection.commit()
+    assert _payloads(queue, engine) == [1, 2]
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for messages in _messages(3), _messages(3, 4):
+            with pytest.raises(AutocommitError):
+                queue.enqueue_many(connection, messages)
+    assert database.value("select count(*) from fq_message where lease_id is null") == 0
+
+
+def test_in_opposite_orders(queue: Queue, engine: Engine, waits: Waits, connect: Connect) -> None:
+    """Two calls with the same keys in opposite orders wait for each other, and never in a circle."""
+    holder = connect()
+    queue.enqueue(holder, channel="a", payload=0, key="0")
+    keys = ["0", "1", "2", "3"]
+
+    def enqueue(order: list[str], rival: Engine) -> list[str | None]:
+        messages = [Enqueue(channel="a", payload=key, key=key) for key in order]
+        return [one.outcome for one in queue.enqueue_many(rival, messages)]
+
+    rivals = [waits.start(partial(enqueue, order)) for order in (keys, keys[::-1])]
+    for rival in rivals:
+        rival.blocked()
+    holder.rollback()
+    assert sorted(tuple(rival.result()) for rival in rivals) == [("created",) * 4, ("duplicate",) * 4]
+    assert len(_payloads(queue, engine)) == 4

@@ -88,6 +88,7 @@ _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
 _MODERN = datetime(1980, 1, 1)  # noqa: DTZ001 - Hypothesis wants it without a zone
 _integers = st.integers(-(2**70), 2**70)
 _small = st.integers(-(2**40), 2**40)
+_colors = st.sampled_from(Color)
 _instants = st.datetimes(timezones=st.just(UTC))
 _decimals = st.decimals(allow_nan=False, allow_infinity=False)
 _pages = st.builds(Page, number=_small, size=_decimals, printed=st.none() | st.dates())
@@ -117,7 +118,7 @@ _TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "time": (time, st.times()),
     "timedelta": (timedelta, st.timedeltas()),
     "Decimal": (Decimal, _decimals),
-    "Enum": (Color, st.sampled_from(Color)),
+    "Enum": (Color, _colors),
     "IntEnum": (Level, st.sampled_from(Level)),
     "Literal": (Literal["a", 1], st.sampled_from(["a", 1])),
     "Optional": (UUID | None, st.none() | st.uuids()),
@@ -130,22 +131,12 @@ _TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "dict of UUIDs": (dict[UUID, timedelta], st.dictionaries(st.uuids(), st.timedeltas(), max_size=3)),
     "dict of int": (dict[int, str], st.dictionaries(_small, _texts, max_size=3)),
     "NamedTuple": (Point, st.builds(Point, x=_small, y=_small)),
-    "TypedDict": (
-        Options,
-        st.fixed_dictionaries(
-            {"color": st.sampled_from(Color)},
-            optional={"level": st.sampled_from(Level)},
-        ),
-    ),
+    "TypedDict": (Options, st.fixed_dictionaries({"color": _colors}, optional={"level": st.sampled_from(Level)})),
     "dataclass": (Page, _pages),
-    "list of dataclasses": (list[Page], st.lists(_pages, max_size=3)),
     "msgspec": (Image, _images),
-    "dict of msgspec": (dict[str, Image], st.dictionaries(_texts, _images, max_size=3)),
     "pydantic": (Document, _documents),
     "strict pydantic": (Strict, _strict),
-    "Optional pydantic": (Document | None, st.none() | _documents),
     "list of pydantic": (list[Document], st.lists(_documents, max_size=2)),
-    "dict of pydantic": (dict[str, Strict], st.dictionaries(_texts, _strict, max_size=2)),
 }
 
 
@@ -229,22 +220,6 @@ class Partial(pydantic.BaseModel, extra="allow"):
     _private: int = pydantic.PrivateAttr(default=1)
 
 
-class Rounded(pydantic.BaseModel):
-    """A model with a serializer of its own."""
-
-    price: float
-
-    @pydantic.field_serializer("price")
-    def _round(self, price: float) -> int:
-        return round(price)
-
-
-class DerivedImage(Image, frozen=True):
-    """A struct that is given for its base."""
-
-    note: str = ""
-
-
 @dataclasses.dataclass(frozen=True)
 class DerivedPage(Page):
     """A dataclass that is given for its base."""
@@ -315,14 +290,11 @@ _LOST: dict[str, tuple[Any, Any]] = {
     "a masked field": (Secret, Secret(token=pydantic.SecretStr("hunter2"))),
     "a model for its base": (Base, Derived()),
     "a model in a list for its base": (list[Base], [Base(), Derived()]),
-    "a model in a model for its base": (Base, Base(a=Derived())),
     "an excluded field": (Partial, Partial(hidden=2)),
     "a private attribute": (Partial, _private(2)),
     "an extra field": (Partial, Partial.model_validate({"at": date(2026, 1, 1)})),
-    "a serializer": (Rounded, Rounded(price=1.5)),
     "Any of a model": (Base, Base(a=Decimal(1))),
     "what has no equality": (Base, Base.model_construct(a=Unlike())),
-    "a struct for its base": (Image, DerivedImage(1, datetime(2026, 1, 1, tzinfo=UTC))),
     "a dataclass for its base": (Page | None, DerivedPage(1, Decimal(1))),
     "a dataclass that changes itself": (Counted, Counted(1)),
     "a private field of attrs": (Private, Private(2)),
@@ -336,15 +308,10 @@ _LOST: dict[str, tuple[Any, Any]] = {
     "keys of another type": (dict[str, int], {1: 2}),
     "a dict of its own type": (dict[str, int], OrderedDict(a=1)),
     "a tuple for a list": (list[int], (1, 2)),
-    "a set for a list": (list[int], {1, 2}),
-    "a frozenset for a set": (set[int], frozenset({1})),
     "a bytearray": (bytes, bytearray(b"a")),
     "bytes for a string": (str, b"a"),
     "a string for a UUID": (UUID, "0" * 32),
-    "a string for a date": (date, "2026-01-01"),
     "Any of a date": (Any, date(2026, 1, 1)),
-    "Any of a set": (Any, [{1}]),
-    "Any of a dataclass": (Any, Page(1, Decimal(1))),
     "Any of integer keys": (dict[str, Any], {"a": {1: 2}}),
     "an integer that no float is": (float, 2**53 + 1),
     "an offset with seconds": (datetime, datetime(1880, 1, 1, tzinfo=_NEW_YORK)),

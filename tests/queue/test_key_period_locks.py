@@ -1,8 +1,8 @@
 """Keys with a period among concurrent transactions: who waits for whom, and that one message is added."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import partial
+from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -18,33 +18,24 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
+from tests.queue.periods import HOUR, SECOND, complete_all, enqueue_key
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import OnDuplicate
 
-HOUR = timedelta(hours=1)
-SECOND = timedelta(seconds=1)
 QUEUE = Queue("documents")
 _SERIALIZATION_FAILURE = "40001"
 
 
-def _enqueue(engine: Engine, **words: Any) -> Receipt:
-    with Session(engine) as session:
-        receipt = QUEUE.enqueue(session, **{"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, **words})
-        session.commit()
-    return receipt
+_enqueue = partial(enqueue_key, QUEUE)
+_done = partial(complete_all, QUEUE)
 
 
 def _enqueue_at_once(connection: Connection, **words: Any) -> int:
-    found = QUEUE.enqueue(
-        connection, **{"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, **words}
-    ).message_id
+    words = {"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, **words}
+    found = QUEUE.enqueue(connection, **words).message_id
     assert found is not None
     return found
-
-
-def _done(engine: Engine) -> None:
-    QUEUE.complete(engine, QUEUE.dequeue(engine, limit=10))
 
 
 @pytest.fixture(autouse=True)
@@ -54,12 +45,19 @@ def made(engine: Engine) -> None:
     _done(engine)
 
 
-def test_waits_and_then_sees(connect: Connect, waits: Waits) -> None:
-    """A key that another transaction is adding is waited for: committed it stands, rolled back it is free at once."""
-    for committed, unique_from in ((True, "enqueue"), (True, "completion"), (False, "enqueue"), (False, "completion")):
+@pytest.mark.parametrize("committed", [True, False])
+def test_waits_and_then_sees(engine: Engine, connect: Connect, waits: Waits, clock: Clock, *, committed: bool) -> None:
+    """A key that another transaction adds, or takes over from a period that is over, is waited for: then it stands, or
+    is free.
+    """
+    for over, unique_from in product((False, True), ("enqueue", "completion")):
         holder = connect()
-        channel = f"{committed} {unique_from}"
+        channel = f"{over} {unique_from}"
         enqueue = partial(_enqueue, channel=channel, unique_from=unique_from)
+        if over:
+            enqueue(engine)
+            _done(engine)
+            clock.advance(HOUR)
         message_id = _enqueue_at_once(holder, channel=channel, unique_from=unique_from)
         rival = waits.start(enqueue).blocked()
         if committed:
@@ -68,6 +66,7 @@ def test_waits_and_then_sees(connect: Connect, waits: Waits) -> None:
         else:
             holder.rollback()
             assert rival.result().created
+        _done(engine)
 
 
 def test_a_savepoint_frees_the_key(connect: Connect, waits: Waits) -> None:
@@ -106,24 +105,6 @@ def test_an_open_end(engine: Engine, connect: Connect, waits: Waits, clock: Cloc
     assert rival.result().created
 
 
-def test_two_take_over_a_period_that_is_over(engine: Engine, connect: Connect, waits: Waits, clock: Clock) -> None:
-    """The second waits for the first: committed the key is taken again, rolled back it is free."""
-    for committed in (True, False):
-        channel = f"{committed}"
-        _enqueue(engine, channel=channel)
-        _done(engine)
-        clock.advance(HOUR)
-        holder = connect()
-        message_id = _enqueue_at_once(holder, channel=channel)
-        rival = waits.start(partial(_enqueue, channel=channel)).blocked()
-        if committed:
-            holder.commit()
-            assert (rival.result().created, rival.result().message_id) == (False, message_id)
-        else:
-            holder.rollback()
-            assert rival.result().created
-
-
 def test_a_period_that_begins_and_whose_message_ends_meanwhile(
     engine: Engine, connect: Connect, waits: Waits, database: Database
 ) -> None:
@@ -153,29 +134,11 @@ def test_a_period_that_begins_and_whose_message_ends_meanwhile(
     assert database.value("select sum(added) from fq_signal") == 2
 
 
-def test_one_message_finds_a_period_that_began_while_it_waited(
-    engine: Engine, connect: Connect, waits: Waits, database: Database
-) -> None:
-    """A message alone that waits for a channel to be made is taken back, and its signal too."""
-    holder = connect()
-    QUEUE.enqueue(holder, channel="new", payload=1)
-    rival = waits.start(
-        lambda rival: QUEUE.enqueue(rival, channel="new", key="k", payload=1, unique_for=HOUR).message_id
-    ).blocked()
-    # As if another message had come and gone before it looked.
-    database.execute("insert into fq_key_period values ('documents', 'new', 'k', 1000, 1, fq_now() + 1000000000)")
-    holder.commit()
-    assert rival.result() == 1000
-    assert [one.payload for one in QUEUE.dequeue(engine, limit=10)] == [1]
-    assert QUEUE.stats(engine).ready == 0
-    assert database.value("select max(backlog) from fq_channel_state") == 0
-
-
 def test_a_message_that_is_taken_while_it_is_to_be_replaced(
     engine: Engine, connect: Connect, waits: Waits, database: Database
 ) -> None:
     """A call that found it waiting, and then finds it held, leaves it its key, and adds nothing."""
-    first = _enqueue(engine, payload="first")
+    first = _enqueue(engine, "first")
     holder = connect()
     _enqueue_at_once(holder, key="a", unique_for=None)
 
@@ -202,10 +165,10 @@ def test_a_message_that_is_taken_while_it_is_to_be_replaced(
 
 def test_two_replace(engine: Engine, connect: Connect, waits: Waits, clock: Clock) -> None:
     """One waits for the other, and both rewrite the message; the period is that of the last one."""
-    first = _enqueue(engine, payload="first")
+    first = _enqueue(engine, "first")
     holder = connect()
     _enqueue_at_once(holder, payload="second", on_duplicate="replace", unique_for=10 * HOUR)
-    rival = waits.start(partial(_enqueue, payload="third", on_duplicate="replace", unique_for=2 * HOUR)).blocked()
+    rival = waits.start(lambda rival: _enqueue(rival, "third", on_duplicate="replace", unique_for=2 * HOUR)).blocked()
     holder.commit()
     assert (rival.result().outcome, rival.result().message_id) == ("replaced", first.message_id)
     [delivery] = QUEUE.dequeue(engine)

@@ -35,13 +35,9 @@ def _purge(queue: Queue, engine: Engine, delivery: Delivery) -> None:
     assert queue.purge(engine, delivery.channel).purged == 1
 
 
-def _exhaust(queue: Queue, engine: Engine, delivery: Delivery) -> None:
-    queue.bury(engine, delivery, reason="poison")
-
-
 ENDS: dict[str, End] = {
     "completed": lambda queue, engine, delivery: queue.complete(engine, delivery),
-    "dead": _exhaust,
+    "dead": lambda queue, engine, delivery: queue.bury(engine, delivery, reason="poison"),
     "cancelled while leased": _cancel,
     "cancelled": _withdraw,
     "purged": _purge,
@@ -190,25 +186,6 @@ def test_a_forgotten_channel(queue: Queue, engine: Engine) -> None:
         connection.exec_driver_sql("delete from fq_channel_state")
         connection.exec_driver_sql("delete from fq_channel")
     assert enqueue_key(queue, engine).message_id == first.message_id
-
-
-def test_jobs(engine: Engine) -> None:
-    """Options of a job: enqueued, prepared, and at once."""
-    jobs = Queue("jobs")
-
-    @jobs.job
-    def parse(*, upload: str) -> None:
-        raise AssertionError(upload)
-
-    once = parse.options(key="k", unique_for=HOUR, unique_from="completion")
-    first = once.enqueue(engine, "a", upload="x").message_id
-    complete_all(jobs, engine)
-    [again] = jobs.enqueue_many(engine, [once.prepare("a", upload="x")])
-    assert again.message_id == first
-    with Session(engine) as session:
-        receipt = once.enqueue(session, "a", upload="x")
-        session.commit()
-    assert receipt.message_id == first
 
 
 def test_members_of_groups(engine: Engine) -> None:

@@ -1,26 +1,19 @@
 """Pausing and limiting a queue, from sessions, connections and engines."""
 
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import IsolationError, UnknownChannel
-from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
-
-
-def _seed(queue: Queue, engine: Engine, *names: str) -> None:
-    with Session(engine) as session:
-        for name in names:
-            queue.enqueue(session, channel=name, payload=name)
-        session.commit()
+from tests.queue.seeds import seed
 
 
 def _taken(queue: Queue, engine: Engine, limit: int = 10) -> str:
@@ -32,12 +25,12 @@ def _taken(queue: Queue, engine: Engine, limit: int = 10) -> str:
 @pytest.mark.parametrize("channel", [None, "a"])
 def test_on_a_session(queue: Queue, engine: Engine, channel: str | None) -> None:
     """On a session a pause and a resumption are recorded: they take effect with the COMMIT, or never."""
-    _seed(queue, engine, "a")
+    seed(queue, engine, "a")
     with Session(engine) as session:
         queue.pause(session, channel)
         session.rollback()
         assert _taken(queue, engine) == "a"
-        _seed(queue, engine, "a")
+        seed(queue, engine, "a")
         queue.pause(session, channel)
         session.commit()
         assert _taken(queue, engine) == ""
@@ -47,22 +40,9 @@ def test_on_a_session(queue: Queue, engine: Engine, channel: str | None) -> None
     assert _taken(queue, engine) == "a"
 
 
-def test_apart(queue: Queue, engine: Engine) -> None:
-    """A channel is served when neither it nor its queue is paused; others go on."""
-    _seed(queue, engine, *"ab")
-    queue.pause(engine, "a")
-    assert _taken(queue, engine) == "b"
-    queue.pause(engine)
-    queue.resume(engine, "a")
-    assert _taken(queue, engine) == ""
-    queue.resume(engine)
-    assert _taken(queue, engine) == "a"
-    queue.resume(engine)
-
-
-async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+def test_a_mistyped_channel(queue: Queue, engine: Engine, database: Database) -> None:
     """Neither pause nor resume makes a channel: they say that there is none, from a session at its COMMIT."""
-    _seed(queue, engine, "a")
+    seed(queue, engine, "a")
     advices = {"pause": "pause(..., new=True) makes the channel", "resume": "; correct the name"}
     for name, advice in advices.items():
         verb: Any = getattr(queue, name)
@@ -76,39 +56,24 @@ async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: As
             verb(session, "b")
             with pytest.raises(UnknownChannel):
                 session.commit()
-    with pytest.raises(UnknownChannel):
-        await queue.pause(async_engine, "b")
     assert database.value("select string_agg(name, '') from fq_channel") == "a"
 
 
-async def test_a_new_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+def test_a_new_channel(queue: Queue, engine: Engine) -> None:
     """A tenant can be stopped before its first message, and in the transaction that has it."""
-    queue.pause(engine, "a", new=True)
-    await queue.pause(async_engine, "b", new=True)
+    for channel in "ab":
+        queue.pause(engine, channel, new=True)
     with Session(engine) as session:
         queue.pause(session, "c")
         queue.enqueue(session, channel="c", payload="c")
         session.commit()
-    _seed(queue, engine, *"abd")
+    seed(queue, engine, *"abd")
     assert _taken(queue, engine) == "d"
-
-
-def test_what_is_out_stays_out(queue: Queue, engine: Engine) -> None:
-    """Messages that consumers hold can be settled while their channel is paused; what comes back waits."""
-    _seed(queue, engine, *"aab")
-    batch = queue.dequeue(engine, limit=3)
-    queue.pause(engine, "a")
-    queue.complete(engine, batch[0])
-    queue.release(engine, batch[1:])
-    _seed(queue, engine, "a")
-    assert _taken(queue, engine) == "b"
-    queue.resume(engine, "a")
-    assert _taken(queue, engine) == "aa"
 
 
 def test_the_last_word_of_a_transaction_counts(queue: Queue, engine: Engine) -> None:
     """What is asked of one channel in one transaction is done in the order in which it was asked for."""
-    _seed(queue, engine, "a")
+    seed(queue, engine, "a")
     with Session(engine) as session:
         queue.resume(session, "a")
         queue.pause(session, "a")
@@ -120,37 +85,19 @@ def test_the_last_word_of_a_transaction_counts(queue: Queue, engine: Engine) -> 
     assert _taken(queue, engine) == "a"
 
 
-def test_max_concurrency(queue: Queue, engine: Engine) -> None:
-    """A limit on the whole queue counts what is out already, is exact, and goes by None; UNSET leaves it."""
-    _seed(queue, engine, *"abcdef")
-    held = queue.dequeue(engine, limit=2)
-    queue.configure(engine, max_concurrency=3)
-    held += queue.dequeue(engine, limit=10)
-    assert len(held) == 3
-    stats = queue.stats(engine)
-    assert (stats.max_concurrency, stats.current_concurrency) == (3, 3)
-    queue.configure(engine, history=False)
-    assert queue.dequeue(engine) == []
-    queue.complete(engine, held[0])
-    assert len(queue.dequeue(engine, limit=10)) == 1
-    queue.configure(engine, max_concurrency=None)
-    assert len(queue.dequeue(engine, limit=10)) == 2
-    assert queue.stats(engine).max_concurrency is None
-
-
-def test_a_limit_wants_read_committed(queue: Queue, engine: Engine, connect: Connect) -> None:
-    """A limit on the whole queue is refused under an older snapshot, which would miss messages that are out."""
-    for level in ("REPEATABLE READ", "SERIALIZABLE"):
-        connection = connect(level)
+def test_a_limit_wants_read_committed(queue: Queue, connect: Connect, engine: Engine) -> None:
+    """A limit or a rate of a queue is refused under an older snapshot, which would miss messages that are out."""
+    limits: list[dict[str, Any]] = [{"max_concurrency": 1}, {"rate": "5/s"}]
+    for limit, level in product(limits, ("REPEATABLE READ", "SERIALIZABLE")):
         with pytest.raises(IsolationError, match="READ COMMITTED"):
-            queue.configure(connection, max_concurrency=1)
-        connection.rollback()
-    assert queue.stats(engine).max_concurrency is None
+            queue.configure(connect(level), **limit)
+    stats = queue.stats(engine)
+    assert (stats.max_concurrency, stats.rate) == (None, None)
 
 
 def test_everything_in_one_transaction(queue: Queue, engine: Engine, database: Database) -> None:
     """Configuration of all kinds, recorded in any order, is sent in lock order and takes effect together."""
-    _seed(queue, engine, *"ab")
+    seed(queue, engine, *"ab")
     with Session(engine) as session:
         queue.configure(session, max_concurrency=5)
         queue.pause(session, "b")
@@ -188,15 +135,3 @@ def test_limits_of_a_queue_and_its_channels_wait_in_one_order(
     holder.commit()
     rival.result()
     assert queue.stats(engine).max_concurrency == 2
-
-
-def test_history_is_switched(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
-    """Attempts are recorded from the moment on, and no longer when it is switched off; other configuration stays."""
-    queue.configure(engine, defaults=ChannelPolicy(weight=2))
-    for history in (False, True, False):
-        queue.configure(engine, history=history)
-        _seed(queue, engine, "a")
-        assert _taken(queue, engine) == "a"
-        clock.advance(timedelta(seconds=1))
-    assert database.value("select count(*) from fq_history") == 1
-    assert database.value("select defaults -> 'weight' from fq_queue") == 2

@@ -1,19 +1,92 @@
-"""Changes of policies: what is named changes, everything else stays, also between concurrent changes."""
+"""Policies: each field on each of its ways to the database and back, a way that forgets a new field fails here.
 
+Of a change what is named changes, everything else stays, also between concurrent changes.
+"""
+
+from collections.abc import Collection
 from datetime import timedelta
+from typing import get_type_hints
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
+from sqlalchemy_fairqueue.database.configuration import field_columns
+from sqlalchemy_fairqueue.models import ChannelState, QueueConfig
+from sqlalchemy_fairqueue.times import microseconds
+from sqlalchemy_fairqueue.values.fields import definitions
+from sqlalchemy_fairqueue.values.policies import POLICY, PolicyChanges, PolicyFields, policy_values
+from sqlalchemy_fairqueue.values.settings import DeadLetterRetention, PolicyOf, QueueChanges, QueueSettings
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
-from tests.policies import SAMPLES
+from tests.policies import SAMPLES, SETTING_WORDS, WORDS
 
 EVERYTHING = ChannelPolicy(**SAMPLES)
+_COLUMNS = set(field_columns(POLICY))
+
+
+@pytest.mark.parametrize(("kind", "words"), [(PolicyFields, WORDS), (QueueSettings, SETTING_WORDS)])
+def test_each_field_is_read_as_it_is_written(kind: type[PolicyFields | QueueSettings], words: dict[str, str]) -> None:
+    """A sample is another value than the initial one, can be kept, and is read as it is written."""
+    initial = kind()
+    for name, definition in definitions(kind).items():
+        if not isinstance(definition, PolicyOf):
+            value = definition.checked(name, definition.parsed(words[name]))
+            assert value != getattr(initial, name), name
+            assert definition.checked(name, definition.parsed(definition.text(value))) == value
+
+
+def test_changes_have_the_types_of_the_fields() -> None:
+    """What type checkers read of changes has the fields and their types; a rate may be text, and names in any order."""
+    rates = {"rate": Rate | str | None}
+    assert get_type_hints(PolicyChanges) == get_type_hints(PolicyFields) | rates
+    kept = get_type_hints(QueueSettings)
+    del kept["dead_letter_retention_by_kind"]
+    names = Collection[str] | None
+    wider = {"limits": names, "on_dead_kinds": names, "dead_letter_retention": DeadLetterRetention}
+    assert get_type_hints(QueueChanges) == kept | rates | wider | {"defaults": ChannelPolicy | PolicyChanges}
+
+
+def test_the_database_has_the_same_fields(database: Database) -> None:
+    """The one list in SQL, the state rows and Python have the same fields, with the same initial values."""
+    initial = database.value("select fq_changed_policy(null, null)")
+    assert initial.keys() == _COLUMNS
+    assert ChannelPolicy(**policy_values(initial)) == ChannelPolicy()
+    assert {column.name for column in ChannelState.__table__.columns} >= _COLUMNS
+
+
+def test_every_way_in(queue: Queue, engine: Engine) -> None:
+    """A whole policy is kept by a configuration, by the defaults, and by the first enqueue of a channel."""
+    generous = Queue("documents", defaults=EVERYTHING)
+    queue.configure_channel(engine, "configured", EVERYTHING)
+    generous.enqueue(engine, channel="enqueued", payload=1)
+    with Session(engine) as session:
+        generous.enqueue(session, channel="one", payload=1)
+        generous.enqueue(session, channel="other", payload=1)
+        session.commit()
+    queue.configure(engine, defaults=EVERYTHING)
+    queue.enqueue(engine, channel="by default", payload=1)
+    assert {one.channel: one.policy for one in queue.channels(engine)} == dict.fromkeys(
+        ["configured", "enqueued", "one", "other", "by default"], EVERYTHING
+    )
+
+
+def test_every_way_out(queue: Queue, engine: Engine) -> None:
+    """Stats and models tell every field."""
+    queue.configure_channel(engine, "a", EVERYTHING)
+    queue.configure(engine, defaults=EVERYTHING)
+    [stats] = queue.channels(engine)
+    assert {name: getattr(stats, name) for name in SAMPLES} == SAMPLES
+    with Session(engine) as session:
+        state = session.scalars(select(ChannelState)).one()
+        told = {name: getattr(state, name) for name in _COLUMNS}
+        defaults = session.scalars(select(QueueConfig.defaults)).one()
+    durations = {name: microseconds(value) for name, value in told.items() if isinstance(value, timedelta)}
+    assert policy_values(told | durations) == SAMPLES
+    assert ChannelPolicy(**policy_values(defaults or {})) == EVERYTHING
 
 
 def _policy(queue: Queue, engine: Engine, channel: str) -> ChannelPolicy:
@@ -23,9 +96,7 @@ def _policy(queue: Queue, engine: Engine, channel: str) -> ChannelPolicy:
 
 def _first_policy(queue: Queue, engine: Engine, channel: str) -> ChannelPolicy:
     """The policy of a channel that an enqueue creates."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel=channel, payload=1)
-        session.commit()
+    queue.enqueue(engine, channel=channel, payload=1)
     return _policy(queue, engine, channel)
 
 
@@ -83,22 +154,6 @@ def test_concurrent_changes_both_last(
     second.result()
     expected = ChannelPolicy(max_backlog=500, weight=7, rate=Rate(10, burst=2) if exists else None)
     assert _first_policy(queue, engine, "b") == expected
-
-
-def test_a_change_without_a_limit_waits_for_no_settlement(
-    queue: Queue, engine: Engine, connect: Connect, waits: Waits
-) -> None:
-    """Only a change that names max_concurrency waits for a transaction that settles a message of the channel."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload=1)
-        session.commit()
-    business = connect()
-    queue.complete(business, queue.dequeue(engine))
-    waits.unhindered(lambda admin: queue.configure_channel(admin, "a", max_backlog=500))
-    limited = waits.start(lambda admin: queue.configure_channel(admin, "a", max_concurrency=1)).blocked()
-    business.commit()
-    limited.result()
-    assert _policy(queue, engine, "a") == ChannelPolicy(max_concurrency=1, max_backlog=500)
 
 
 def test_changes_of_a_session(queue: Queue, engine: Engine) -> None:

@@ -19,31 +19,26 @@ MINUTE = timedelta(minutes=1)
 LONG = timedelta(hours=10)
 
 Limit = Callable[..., None]
-EVERYWHERE = ("channel", "plan", "queue", "shared")
 
 
-def _limiter(where: str, queue: Queue, engine: Engine) -> Limit:
+@pytest.fixture(params=["channel", "plan", "queue", "shared"])
+def limit(request: pytest.FixtureRequest, queue: Queue, engine: Engine) -> Limit:
     """What sets a quota of the messages of channel ``a``, by one of the four ways."""
 
     def limit(**quota: Any) -> None:
-        if where == "channel":
-            queue.configure_channel(engine, "a", **quota)
-        elif where == "queue":
-            queue.configure(engine, **quota)
-        elif where == "plan":
-            queue.plans.configure(engine, "gold", **quota)
-            queue.configure_channel(engine, "a", plan="gold")
-        else:
-            queue.limits.configure(engine, "tokens", **quota)
-            queue.configure(engine, limits=["tokens"])
+        match request.param:
+            case "channel":
+                queue.configure_channel(engine, "a", **quota)
+            case "queue":
+                queue.configure(engine, **quota)
+            case "plan":
+                queue.plans.configure(engine, "gold", **quota)
+                queue.configure_channel(engine, "a", plan="gold")
+            case _:
+                queue.limits.configure(engine, "tokens", **quota)
+                queue.configure(engine, limits=["tokens"])
 
     return limit
-
-
-@pytest.fixture(params=EVERYWHERE)
-def limit(request: pytest.FixtureRequest, queue: Queue, engine: Engine) -> Limit:
-    """The four ways to set a quota."""
-    return _limiter(request.param, queue, engine)
 
 
 def _add(queue: Queue, engine: Engine, *costs: int, channel: str = "a") -> None:
@@ -237,22 +232,10 @@ def test_queues_share_a_quota(queue: Queue, engine: Engine, still: Clock) -> Non
     assert abs(spent[queue.name] - spent[other.name]) <= 80, spent
 
 
-def test_a_quota_of_one_channel_leaves_the_others(queue: Queue, engine: Engine) -> None:
-    """While a channel waits for its quota, the others are served."""
-    queue.configure_channel(engine, "a", max_cost_out=10)
-    _add(queue, engine, 8, 8, 8)
-    _add(queue, engine, 8, 8, channel="b")
-    assert sorted(one.channel for one in _take(queue, engine)) == ["a", "b", "b"]
-
-
-def test_bad_quotas(queue: Queue, engine: Engine) -> None:
-    """A clear error, and nothing is changed."""
+def test_a_rate_of_something_else() -> None:
+    """It is refused by name."""
     with pytest.raises(InvalidArgument, match="what a rate is of is 'tokens'"):
         Rate(1, of="tokens")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="max_cost_out is 0"):
-        queue.configure(engine, max_cost_out=0)
-    with pytest.raises(InvalidArgument, match="give max_concurrency, max_cost_out or rate"):
-        queue.limits.configure(engine, "tokens")
 
 
 def test_what_is_held_back_uses_no_quota(queue: Queue, engine: Engine) -> None:

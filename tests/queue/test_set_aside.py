@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.exc import IntegrityError
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, PayloadError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.queue.damage import lose
+from tests.queue.seeds import add, seed
 from tests.worker.conftest import StartWorker, start
 from tests.worker.helpers import expire_leases, until
 
@@ -21,28 +21,19 @@ __all__ = ["start"]
 Spoil = Callable[[Database, int], None]
 
 
-def _plant(database: Database, message_id: int, **values: str) -> None:
-    """Give a message values that the constraints of the table refuse."""
-    names = database.rows(
-        "select conname as name from pg_constraint where conrelid = 'fq_message'::regclass and contype = 'c'"
+def _plant(database: Database, message_id: int | None, table: str = "fq_message", **values: str) -> None:
+    """Give a message, or a dead letter, values that the constraints of the table refuse."""
+    checks = database.rows(
+        "select conname as name, pg_get_constraintdef(oid) as definition from pg_constraint"
+        f" where conrelid = '{table}'::regclass and contype = 'c'"
     )
-    definitions = [
-        (row.name, database.value("select pg_get_constraintdef(oid) from pg_constraint where conname = :n", n=row.name))
-        for row in names
-    ]
-    for name, _ in definitions:
-        database.execute(f"alter table fq_message drop constraint {name}")
+    for check in checks:
+        database.execute(f"alter table {table} drop constraint {check.name}")
     columns = ", ".join(f"{column} = {value}" for column, value in values.items())
-    database.execute(f"update fq_message set {columns} where id = {message_id}")
-    for name, definition in definitions:
-        database.execute(f"alter table fq_message add constraint {name} {definition} not valid")
-
-
-def _drop_checks(database: Database, table: str) -> None:
-    """Let a table take any values, as a damaged one may have."""
-    found = database.rows(f"select conname from pg_constraint where conrelid = '{table}'::regclass and contype = 'c'")
-    for row in found:
-        database.execute(f"alter table {table} drop constraint {row.conname}")
+    key = "id" if table == "fq_message" else "message_id"
+    database.execute(f"update {table} set {columns} where {key} = {message_id}")
+    for check in checks:
+        database.execute(f"alter table {table} add constraint {check.name} {check.definition} not valid")
 
 
 # headers that print as some 1.1 GB, and that PostgreSQL keeps in a few kB
@@ -56,12 +47,11 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "deliveries": (lambda database, one: _plant(database, one, deliveries="2147483647"), "dead"),
 }
 
-# Each failed call writes a gigabyte of text.
-_LARGE = "headers without end"
 spoilt = pytest.mark.parametrize(
     ("spoil", "outcome"),
     [
-        pytest.param(*value, id=name, marks=[pytest.mark.whole] if name == _LARGE else [])
+        # Each failed call writes a gigabyte of text.
+        pytest.param(*value, id=name, marks=[pytest.mark.whole] if name == "headers without end" else [])
         for name, value in SPOILT.items()
     ],
 )
@@ -174,21 +164,6 @@ def test_a_broken_state(queue: Queue, engine: Engine, database: Database) -> Non
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == ids[:2]
 
 
-def test_broken_limits(engine: Engine, database: Database) -> None:
-    """Values with which limits could not be drawn from are refused where somebody writes them."""
-    queue = Queue("documents")
-    queue.limits.configure(engine, "api", max_concurrency=3)
-    queue.configure(engine, max_concurrency=2, limits=["api"])
-    for damage in (
-        "fq_queue_state set rate_interval = 9223372036854775807",
-        "fq_queue_state set row_version = 9223372036854775807",
-        "fq_limit_share set tag = 9223372036854775807",
-        "fq_limit_share set row_version = 9223372036854775807",
-    ):
-        with pytest.raises(IntegrityError, match="values_check"):
-            database.execute(f"update {damage}")
-
-
 def test_a_name_that_the_connection_has_no_bytes_for(queue: Queue, engine: Engine, database: Database) -> None:
     """Channels, kinds, headers and dead letters of any language reach a consumer whatever its encoding is."""
     latin = create_engine(database.url, connect_args={"client_encoding": "latin1"})
@@ -237,8 +212,7 @@ def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, databas
     """It is listed with what is wrong, beside the others, and can be purged."""
     bad, good = (queue.enqueue(engine, channel="a", payload=n, headers={"n": n}).message_id or 0 for n in range(2))
     queue.bury(engine, queue.dequeue(engine, limit=2), reason="no")
-    _drop_checks(database, "fq_dead_letter")
-    database.execute(f"update fq_dead_letter set headers = {_ENDLESS} where message_id = {bad}")
+    _plant(database, bad, "fq_dead_letter", headers=_ENDLESS)
     letters = {one.message_id: one for one in queue.dead_letters.list(engine)}
     assert (letters[good].payload, letters[good].headers) == (1, {"n": 1})
     assert "cannot be read" in (letters[bad].error or "")
@@ -264,7 +238,7 @@ def test_a_channel_that_the_search_heard_of(queue: Queue, engine: Engine, databa
         _, bad, last = [queue.enqueue(engine, channel="a", payload=number).message_id for number in range(1, 4)]
         queue.dequeue(engine, limit=1)
         earlier.commit()
-    _plant(database, bad or 0, attempts="2147483647")
+    _plant(database, bad, attempts="2147483647")
     failures = _failures(engine)
     batch = queue.dequeue(engine, limit=5)
     assert len(failures) == 1
@@ -274,7 +248,7 @@ def test_a_channel_that_the_search_heard_of(queue: Queue, engine: Engine, databa
 def test_a_locked_suspect_is_left_alone(queue: Queue, engine: Engine, database: Database, connect: Any) -> None:
     """A message that another transaction has locked is neither delivered nor set aside."""
     bad = queue.enqueue(engine, channel="a", payload=1).message_id
-    _plant(database, bad or 0, attempts="2147483647")
+    _plant(database, bad, attempts="2147483647")
     holder = connect()
     holder.exec_driver_sql("select from fq_message for update")
     assert queue.dequeue(engine, limit=10) == []
@@ -307,7 +281,7 @@ def test_behind_slots_that_a_dequeue_takes_back(queue: Queue, engine: Engine, da
     first, withdrawn, bad, last = [queue.enqueue(engine, channel="a", payload=number).message_id for number in range(4)]
     queue.dequeue(engine, limit=2, lease=timedelta(seconds=1))
     queue.cancel(engine, withdrawn or 0)
-    _plant(database, bad or 0, attempts="2147483647")
+    _plant(database, bad, attempts="2147483647")
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first, last]
     assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
@@ -319,7 +293,7 @@ def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: D
     queue.configure(engine, default_plan="free")
     first, bad, last = [queue.enqueue(engine, channel="a", payload=number).message_id for number in range(3)]
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first]
-    _plant(database, bad or 0, attempts="2147483647")
+    _plant(database, bad, attempts="2147483647")
     with engine.connect() as other:
         # A change of the plan passes a locked channel by, and dequeues bring it.
         other.execute(text("select from fq_channel_state for no key update"))
@@ -333,7 +307,7 @@ def test_without_a_letter_for_it(queue: Queue, engine: Engine, database: Databas
     """A message whose lease has expired, with its attempts used up, and which no letter can hold, comes back."""
     bad = queue.enqueue(engine, channel="a", payload=1).message_id
     queue.dequeue(engine, lease=timedelta(seconds=1))
-    _plant(database, bad or 0, max_attempts="0")
+    _plant(database, bad, max_attempts="0")
     good = queue.enqueue(engine, channel="a", payload=2).message_id
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine, limit=2)] == [bad, good]
@@ -347,7 +321,7 @@ def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: 
         one.configure(engine, limits=["api"])
     bad = other.enqueue(engine, channel="a", payload=1).message_id
     other.dequeue(engine, lease=timedelta(seconds=1))
-    _plant(database, bad or 0, max_attempts="0")
+    _plant(database, bad, max_attempts="0")
     good = queue.enqueue(engine, channel="a", payload=2).message_id
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine)] == [good]
@@ -357,10 +331,8 @@ def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: 
 def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database: Database) -> None:
     """A row is found however deep in its channel a dequeue goes, and however many other channels are ready."""
     queue.configure_channel(engine, "heavy", ChannelPolicy(weight=100))
-    heavy = [queue.enqueue(engine, channel="heavy", payload=n).message_id or 0 for n in range(8)]
-    for channel in range(30):
-        for _ in range(3):
-            queue.enqueue(engine, channel=f"light-{channel}", payload=0)
+    heavy = add(queue, engine, *range(8), channel="heavy")
+    seed(queue, engine, *(f"light-{channel % 30}" for channel in range(90)))
     bad = heavy[5]
     _plant(database, bad, attempts="2147483647")
     failures = _failures(engine)
@@ -389,21 +361,20 @@ def test_a_bad_row_behind_those_that_wait_for_their_ordering_key(
 ) -> None:
     """A dequeue passes by these, however many they are, and so does who looks for the row."""
     queue = Queue("documents")
-    messages = [Enqueue(channel="a", payload=number, ordering_key="k") for number in range(30)]
-    messages += [Enqueue(channel="a", payload=name) for name in ("bad", "good")]
-    receipts = queue.enqueue_many(engine, messages)
+    add(queue, engine, *range(30), ordering_key="k")
+    bad, _ = add(queue, engine, "bad", "good")
     queue.dequeue(engine, limit=1)
-    _plant(database, receipts[-2].message_id or 0, attempts="2147483647")
+    _plant(database, bad, attempts="2147483647")
     assert [one.payload for one in queue.dequeue(engine, limit=limit)] == ["good"]
 
 
 def test_a_bad_row_that_waited_for_its_ordering_key(engine: Engine, database: Database) -> None:
     """It is found in the call that lets it go."""
     queue = Queue("documents")
-    first, bad = queue.enqueue_many(engine, [Enqueue(channel="a", payload=n, ordering_key="k") for n in range(2)])
+    first, bad = add(queue, engine, 0, 1, ordering_key="k")
     [delivery] = queue.dequeue(engine, limit=10)
-    assert delivery.message_id == first.message_id
-    _plant(database, bad.message_id or 0, attempts="2147483647")
+    assert delivery.message_id == first
+    _plant(database, bad, attempts="2147483647")
     queue.complete(engine, delivery)
     queue.enqueue(engine, channel="a", payload="good")
     assert [one.payload for one in queue.dequeue(engine, limit=10)] == ["good"]

@@ -13,6 +13,7 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
+from tests.queue.seeds import seed
 
 A, B, C = Queue("a"), Queue("b"), Queue("c")
 SECOND = timedelta(seconds=1)
@@ -20,10 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 def _seed(engine: Engine, queue: Queue, count: int) -> None:
-    with Session(engine) as session:
-        for number in range(count):
-            queue.enqueue(session, channel=f"{number % 3}", payload=number)
-        session.commit()
+    seed(queue, engine, *(f"{number % 3}" for number in range(count)))
 
 
 def _share(engine: Engine, *queues: Queue, **limit: object) -> None:
@@ -52,16 +50,6 @@ def test_a_limit_holds_over_all_queues(engine: Engine) -> None:
     [found] = A.limits.list(engine)
     assert (found.name, found.max_concurrency, found.current_concurrency) == ("api", 4, 4)
     assert found.queues == ("a", "b")
-
-
-def test_slots_that_a_dequeue_hears_of_are_for_itself(engine: Engine) -> None:
-    """What a queue gives back of a shared limit is taken again by the call that hears of it."""
-    _seed(engine, A, 10)
-    _share(engine, A, max_concurrency=3)
-    for _ in range(3):
-        held = _take(engine, A)
-        assert len(held) == 3
-        A.complete(engine, held)
 
 
 def test_what_is_out_counts_from_the_start(engine: Engine) -> None:
@@ -214,12 +202,6 @@ def test_bad_limits(engine: Engine) -> None:
     """Limits that are not there, are used, or make no sense are refused, and nothing is changed."""
     with pytest.raises(InvalidArgument, match="there is no limit api"):
         A.configure(engine, limits=["api"])
-    with pytest.raises(InvalidArgument, match="names of shared limits as a list"):
-        A.configure(engine, limits="api")
-    with pytest.raises(InvalidArgument, match="nothing to set"):
-        A.limits.configure(engine, "api")
-    with pytest.raises(InvalidArgument, match="max_concurrency is 0"):
-        A.limits.configure(engine, "api", max_concurrency=0)
     _share(engine, A, B, rate="5/s")
     with pytest.raises(InvalidArgument, match="the limit api is that of b, a"):
         A.limits.remove(engine, "api")

@@ -24,6 +24,7 @@ from sqlalchemy_fairqueue import (
 from sqlalchemy_fairqueue.testing import DatabaseClock
 from tests.fixtures.database import Database
 from tests.fixtures.times import StrangeDuration, StrangeInstant
+from tests.queue.seeds import add
 
 _HOUR = StrangeDuration(hours=1)
 _TOMORROW = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
@@ -50,16 +51,21 @@ def test_an_enqueue(engine: Engine, database: Database) -> None:
 
 
 def test_deliveries(queue: Queue, engine: Engine, database: Database) -> None:
-    """Leases and retries take as long as they say."""
-    queue.enqueue(engine, channel="a", payload=1)
-    queue.enqueue(engine, channel="a", payload=2)
-    first, second = queue.dequeue(engine, limit=2, lease=_HOUR)
-    until = queue.extend(engine, [first], lease=StrangeDuration(hours=2))
+    """Leases, retries and waits for results take as long as they say; dead letters are found by their time."""
+    queue.configure(engine, result_retention=_HOUR)
+    *_, last = add(queue, engine, 1, 2, 3)
+    with pytest.raises(ResultNotReady):
+        queue.result(engine, last, timeout=StrangeDuration(milliseconds=1))
+    deliveries = queue.dequeue(engine, limit=3, lease=_HOUR)
+    until = queue.extend(engine, deliveries[:1], lease=StrangeDuration(hours=2))
     assert timedelta(hours=1.9) < until - datetime.now(UTC) < timedelta(hours=2.1)
-    queue.retry(engine, first, delay=_HOUR)
-    with Session(engine) as session:
-        queue.release(session, second, delay=_HOUR)
-        session.commit()
+    queue.bury(engine, deliveries[2])
+    assert not queue.dead_letters.list(engine, since=_LATER)
+    assert queue.dead_letters.list(engine, until=_LATER)
+    assert queue.dead_letters.purge(engine, before=_LATER) == 1
+    queue.retry(engine, deliveries[0], delay=_HOUR)
+    with Session(engine) as session, session.begin():
+        queue.release(session, deliveries[1], delay=_HOUR)
     assert database.value("select min(dequeue_at) - fq_now() > 3.5e9 from fq_message")
 
 
@@ -84,15 +90,6 @@ def test_configuration(queue: Queue, engine: Engine, database: Database) -> None
     [schedule] = queue.schedules.list(engine)
     assert (schedule.every, schedule.jitter) == (timedelta(hours=1), timedelta(hours=1))
     assert database.value("select priority_aging from fq_channel_state") == hour
-
-
-def test_dead_letters(queue: Queue, engine: Engine) -> None:
-    """Dead letters are found by their time."""
-    queue.enqueue(engine, channel="a", payload=1)
-    queue.bury(engine, queue.dequeue(engine))
-    assert not queue.dead_letters.list(engine, since=_LATER)
-    assert queue.dead_letters.list(engine, until=_LATER)
-    assert queue.dead_letters.purge(engine, before=_LATER) == 1
 
 
 def test_values() -> None:
@@ -154,11 +151,3 @@ def test_a_worker(engine: Engine, database: Database) -> None:
         worker.run(drain=True)
         assert (worker.stats.completed, worker.stats.retried, worker.stats.failures) == (2, 1, 0)
     assert database.value("select min(dequeue_at) - fq_now() > 3.5e9 from fq_message")
-
-
-def test_a_wait_for_a_result(queue: Queue, engine: Engine) -> None:
-    """A wait takes as long as it says."""
-    queue.configure(engine, result_retention=_HOUR)
-    message_id = queue.enqueue(engine, channel="a", payload=1).message_id
-    with pytest.raises(ResultNotReady):
-        queue.result(engine, message_id, timeout=StrangeDuration(milliseconds=1))

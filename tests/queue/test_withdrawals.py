@@ -13,55 +13,40 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
+from tests.queue.seeds import message, seed
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import OnDuplicate
 
 
-def _seed(queue: Queue, engine: Engine, *names: str, key: str | None = None) -> list[int]:
-    with Session(engine) as session:
-        receipts = [queue.enqueue(session, channel=name, payload=name, key=key) for name in names]
-        session.commit()
-    return [receipt.message_id or 0 for receipt in receipts]
-
-
 def test_cancel_receipts(queue: Queue, engine: Engine, database: Database) -> None:
     """A receipt tells what became of its message once the transaction has committed: cancelled, leased or missing."""
-    ids = _seed(queue, engine, "b", "a")
+    ids = seed(queue, engine, "b", "a")
     [delivery] = queue.dequeue(engine)
     out = delivery.message_id
     [ready] = {*ids} - {out}
     with Session(engine) as session:
         lost = queue.cancel(session, ready)
         session.rollback()
-        receipts = [queue.cancel(session, message_id) for message_id in (out, ready, 10**12)]
+        receipts = [queue.cancel(session, message_id) for message_id in (out, ready, ready, 10**12)]
         assert {receipt.outcome for receipt in receipts} == {None}
         session.commit()
     assert lost.outcome is None
-    assert [receipt.outcome for receipt in receipts] == ["leased", "cancelled", "missing"]
-    assert [receipt.message_id for receipt in receipts] == [out, ready, 10**12]
-    assert database.value("select string_agg(id::text, ' ') from fq_message".replace("::", r"\:\:")) == str(out)
-
-
-def test_cancelled_while_ready(queue: Queue, engine: Engine) -> None:
-    """A message that was withdrawn is never delivered, and of two cancels one commits it."""
-    [message_id] = _seed(queue, engine, "a")
-    with Session(engine) as session:
-        receipts = [queue.cancel(session, message_id), queue.cancel(session, message_id)]
-        session.commit()
-    assert [receipt.outcome for receipt in receipts] == ["cancelled", "cancelled"]
-    assert queue.cancel(engine, message_id).outcome == "missing"
+    assert [receipt.outcome for receipt in receipts] == ["leased", "cancelled", "cancelled", "missing"]
+    assert [receipt.message_id for receipt in receipts] == [out, ready, ready, 10**12]
+    assert queue.cancel(engine, ready).outcome == "missing"
     assert queue.dequeue(engine) == []
+    assert database.value("select string_agg(id::text, ' ') from fq_message".replace("::", r"\:\:")) == str(out)
 
 
 def test_cancelled_while_out(engine: Engine) -> None:
     """A message that is out may be completed; however else it is settled, it is gone, and its key is free at once."""
     for verb in ("complete", "retry", "release", "bury"):
         queue = Queue(verb)
-        [message_id] = _seed(queue, engine, "a", key="k")
+        [message_id] = seed(queue, engine, "a", key="k")
         [delivery] = queue.dequeue(engine)
         assert queue.cancel(engine, message_id).outcome == "leased"
-        [other] = _seed(queue, engine, "a", key="k")
+        [other] = seed(queue, engine, "a", key="k")
         assert other != message_id
         getattr(queue, verb)(engine, delivery)
         assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [other]
@@ -72,7 +57,7 @@ def test_settled_and_cancelled_in_one_transaction(
     queue: Queue, engine: Engine, connect: Connect, waits: Waits, database: Database
 ) -> None:
     """Ends and cancels of one transaction are locked together in the order of their ids, so that two just wait."""
-    _seed(queue, engine, "a", "b")
+    seed(queue, engine, "a", "b")
     low, high = sorted(queue.dequeue(engine, limit=2), key=lambda one: one.message_id)
     holder = connect()
     queue.cancel(holder, low.message_id)
@@ -123,11 +108,10 @@ def test_asked_for_anew_and_cancelled(queue: Queue, engine: Engine) -> None:
 
 def test_purge(queue: Queue, engine: Engine, connect: Connect) -> None:
     """A purge deletes what is in nobody's hands, tells how many, and touches no other channel."""
-    _seed(queue, engine, *"aaab")
+    seed(queue, engine, *"aaab")
     [held, *_] = [one for one in queue.dequeue(engine, limit=2) if one.channel == "a"]
+    queue.enqueue(engine, channel="a", payload=1, priority=5)
     with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload=1, priority=5)
-        session.commit()
         receipt = queue.purge(session, "a")
         assert (receipt.channel, receipt.purged) == ("a", None)
         session.commit()
@@ -137,7 +121,7 @@ def test_purge(queue: Queue, engine: Engine, connect: Connect) -> None:
     queue.complete(engine, held)
     [stats] = queue.channels(engine, "a")
     assert (stats.ready, stats.leased, stats.backlog) == (0, 0, 0)
-    _seed(queue, engine, "a")
+    seed(queue, engine, "a")
     assert [one.channel for one in queue.dequeue(engine)] == ["a"]
 
 
@@ -153,15 +137,11 @@ def test_purge_takes_what_its_transaction_enqueued(queue: Queue, engine: Engine)
 
 def test_by_name(queue: Queue, engine: Engine) -> None:
     """A key stands for the message that holds it, an ordering key for all that have it, out or not, in their order."""
-    with Session(engine) as session:
-        for key in "x", None, None:
-            queue.enqueue(session, channel="a", payload=key, key=key, ordering_key="s")
-        queue.enqueue(session, channel="a", payload="other", ordering_key="t")
-        queue.enqueue(session, channel="b", payload="another channel's", key="x", ordering_key="s")
-        session.commit()
-    found = queue.message(engine, channel="a", ordering_key="s")
-    assert found is not None
-    assert found.key == "x"
+    for key in "x", None, None:
+        queue.enqueue(engine, channel="a", payload=key, key=key, ordering_key="s")
+    queue.enqueue(engine, channel="a", payload="other", ordering_key="t")
+    queue.enqueue(engine, channel="b", payload="another channel's", key="x", ordering_key="s")
+    assert message(queue, engine, channel="a", ordering_key="s").key == "x"
     assert queue.message(engine, channel="a", key="x", ordering_key="t") is None
     [first] = queue.dequeue(engine, limit=1)
     with Session(engine) as session:
@@ -191,7 +171,7 @@ def test_a_name_needs_no_statement_of_its_own(queue: Queue, engine: Engine) -> N
 
 def test_a_name_stands_for_what_was_there_before(queue: Queue, engine: Engine) -> None:
     """What the transaction enqueues itself keeps its name; under a key whose message it cancels, it cannot enqueue."""
-    _seed(queue, engine, "a")
+    seed(queue, engine, "a")
     queue.enqueue(engine, channel="a", payload=1, key="k", ordering_key="s")
     with Session(engine) as session:
         queue.cancel(session, channel="a", ordering_key="s")
@@ -206,17 +186,6 @@ def test_a_name_stands_for_what_was_there_before(queue: Queue, engine: Engine) -
             session.commit()
 
 
-def test_purge_by_name(queue: Queue, engine: Engine) -> None:
-    """Of a channel only what has the key or ordering key goes, and the rest is delivered."""
-    for key, ordering_key in ("x", "s"), (None, "s"), ("y", None), (None, None):
-        queue.enqueue(engine, channel="a", payload=f"{key} {ordering_key}", key=key, ordering_key=ordering_key)
-    assert queue.purge(engine, "a", ordering_key="t").purged == 0
-    assert queue.purge(engine, "a", key="x", ordering_key="s").purged == 1
-    assert queue.purge(engine, "a", ordering_key="s").purged == 1
-    assert queue.purge(engine, "a", key="y").purged == 1
-    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["None None"]
-
-
 def test_purge_by_filters(queue: Queue, engine: Engine, clock: Clock, connect: Connect) -> None:
     """What is given must all be met; the count before tells the same number, and the channel is served afterwards."""
     began = clock.now()
@@ -227,8 +196,13 @@ def test_purge_by_filters(queue: Queue, engine: Engine, clock: Clock, connect: C
     queue.enqueue(engine, channel="a", payload=3, kind="mail", delay=timedelta(hours=1))
     queue.enqueue(engine, channel="a", payload=4, kind="report", ordering_key="s")
     queue.enqueue(engine, channel="a", payload=5, kind="report", ordering_key="s")
-    queue.enqueue(engine, channel="b", payload=6, kind="mail")
+    for key in ("x", "y"):
+        queue.enqueue(engine, channel="a", payload=key, kind="named", key=key, ordering_key="u")
+    queue.enqueue(engine, channel="b", payload=6, kind="mail", key="x")
     selections: list[tuple[dict[str, Any], int]] = [
+        ({"ordering_key": "t"}, 0),
+        ({"key": "x", "ordering_key": "u"}, 1),
+        ({"key": "y"}, 1),
         ({"kind": "mail", "state": "ready", "since": began, "until": later}, 1),
         ({"kind": "report", "state": "held"}, 1),
         ({"state": "scheduled"}, 1),

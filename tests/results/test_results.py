@@ -1,8 +1,9 @@
 """Answers and errors of queue.result, by the end of the message."""
 
 from datetime import timedelta
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -24,13 +25,9 @@ from sqlalchemy_fairqueue import (
     ResultNotKept,
     ResultNotReady,
     UnknownMessage,
-    Worker,
 )
 from tests.fixtures.database import Database
 from tests.results.conftest import HOUR, Out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_a_value_comes_back_as_payloads_do(engine: Engine, queue: Queue, out: Out) -> None:
@@ -45,8 +42,8 @@ def test_a_value_comes_back_as_payloads_do(engine: Engine, queue: Queue, out: Ou
             assert queue.result(session, delivery.message_id) == value
 
 
-def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, database: Database) -> None:
-    """With a channel, whatever became of a message of another one is not told; nor what nobody knows any more."""
+def test_a_message_of_another_channel_or_queue_is_unknown(engine: Engine, queue: Queue, database: Database) -> None:
+    """Whatever became of a message of another channel or queue is not told; nor what nobody knows any more."""
     receipts = queue.enqueue_many(engine, [Enqueue(channel="a", payload=number) for number in range(5)])
     of_a = [one.message_id for one in receipts if one.message_id is not None]
     done, dead, gone = queue.dequeue(engine, limit=3)
@@ -59,6 +56,9 @@ def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, d
     for message_id in of_a:
         with pytest.raises(UnknownMessage):
             queue.result(engine, message_id, channel="b", timeout=HOUR)
+    for message_id in (done.message_id, of_a[4]):
+        with pytest.raises(UnknownMessage, match="queue 'other' knows no such message"):
+            Queue("other").result(engine, message_id)
     with pytest.raises(MessageFailed):
         queue.result(engine, dead.message_id, channel="a")
     with pytest.raises(ResultNotReady):
@@ -70,7 +70,7 @@ def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, d
 
 
 async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, queue: Queue) -> None:
-    """A job refuses the messages of another channel as well, and so do both where they are awaited."""
+    """A job refuses the messages of another channel as well, and so do both where they are awaited; it waits, too."""
 
     @queue.job
     def double(number: int) -> int:
@@ -78,16 +78,17 @@ async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, q
 
     message_id = double.enqueue(engine, "a", number=4).message_id
     assert message_id is not None
-    Worker(engine, queue, concurrency=1).run(drain=True)
-    assert double.result(engine, message_id, channel="a") == 8
-    assert await double.result(async_engine, message_id, channel="a") == 8
-    assert await queue.result(async_engine, message_id, channel="a") == 8
-    with pytest.raises(UnknownMessage):
-        double.result(engine, message_id, channel="b")
-    with pytest.raises(UnknownMessage):
-        await double.result(async_engine, message_id, channel="b")
-    with pytest.raises(UnknownMessage):
-        await queue.result(async_engine, message_id, channel="b")
+    with pytest.raises(ResultNotReady, match=r"within 0:00:00\.001"):
+        double.result(engine, message_id, timeout=timedelta(milliseconds=1))
+    queue.complete(engine, queue.dequeue(engine), result=8)
+    asked: Any
+    for asked in (double, queue):
+        assert asked.result(engine, message_id, channel="a") == 8
+        assert await asked.result(async_engine, message_id, channel="a") == 8
+        with pytest.raises(UnknownMessage):
+            asked.result(engine, message_id, channel="b")
+        with pytest.raises(UnknownMessage):
+            await asked.result(async_engine, message_id, channel="b")
 
 
 def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Database) -> None:
@@ -108,16 +109,6 @@ def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Dat
     with pytest.raises(ResultNotKept, match=r"queue 'other' kept no results when the message was delivered"):
         other.result(engine, fourth.message_id)
     assert database.value("select count(*) from fq_result") == 3
-
-
-def test_a_rollback_keeps_nothing(engine: Engine, queue: Queue, out: Out) -> None:
-    """The result is of the transaction that completes."""
-    delivery = out()
-    with Session(engine) as session:
-        queue.complete(session, delivery, result=1)
-        session.rollback()
-    with pytest.raises(ResultNotReady):
-        queue.result(engine, delivery.message_id)
 
 
 def test_a_lost_delivery_keeps_nothing(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
@@ -202,19 +193,6 @@ def test_expired(engine: Engine, queue: Queue, out: Out, database: Database) -> 
         queue.result(engine, delivery.message_id)
 
 
-def test_unknown(engine: Engine, queue: Queue, out: Out) -> None:
-    """An id that no message has had yet, and one of another queue."""
-    delivery = out()
-    other = Queue("other")
-    with pytest.raises(UnknownMessage, match=f"queue 'documents' knows no such message {delivery.message_id + 1000}"):
-        queue.result(engine, delivery.message_id + 1000)
-    with pytest.raises(UnknownMessage, match="queue 'other' knows no such message"):
-        other.result(engine, delivery.message_id)
-    queue.complete(engine, delivery, result=1)
-    with pytest.raises(UnknownMessage, match="queue 'other' knows no such message"):
-        other.result(engine, delivery.message_id)
-
-
 def test_configuration(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
     """The retention of the commit of the completion counts; None ends keeping; kept ones stay."""
     first, second = out(), out()
@@ -252,19 +230,14 @@ def test_another_codec(engine: Engine) -> None:
 
 def test_bad_arguments(engine: Engine, queue: Queue) -> None:
     """They are refused before anything is asked or sent."""
-    wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: queue.configure(engine, result_retention=7), "result_retention is 7; give a timedelta"),  # type: ignore[call-overload]
-        (
-            lambda: queue.configure(engine, result_retention=timedelta()),
-            r"result_retention is datetime\.timedelta\(0\)",
-        ),
-        (lambda: queue.result(engine, 0), "message_id is 0"),
-        (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[call-overload]
-        (lambda: queue.result(connection, 1, timeout=HOUR), "on a Connection, whose transaction"),
-        (lambda: queue.result(Session(engine), 1, timeout=HOUR), "on a Session, whose transaction"),
-    ]
+    ask: Any = queue.result
     with engine.connect() as connection:
-        for call, problem in wrong:
+        for call, problem in (
+            (partial(ask, engine, 0), "message_id is 0"),
+            (partial(ask, engine, 1, timeout=3), "timeout is 3; give a timedelta"),
+            (partial(ask, connection, 1, timeout=HOUR), "on a Connection, whose transaction"),
+            (partial(ask, Session(engine), 1, timeout=HOUR), "on a Session, whose transaction"),
+        ):
             with pytest.raises(InvalidArgument, match=problem):
                 call()
 

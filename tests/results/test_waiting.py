@@ -1,11 +1,9 @@
 """Waits for results: by notification, with a poll for what nobody notifies of."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -31,6 +29,7 @@ from tests.results.conftest import Out
 from tests.worker.helpers import LISTENERS, auntil, until
 
 Start = Callable[[Callable[[], Any]], "Future[Any]"]
+Wait = Callable[[Delivery], "Future[Any]"]
 
 _NEVER = 1e9
 _WAITS = "select count(*) from fq_result_wait"
@@ -41,6 +40,18 @@ def start() -> Iterator[Start]:
     """Runs functions in threads."""
     with ThreadPoolExecutor(8) as threads:
         yield threads.submit
+
+
+@pytest.fixture
+def wait(engine: Engine, queue: Queue, database: Database, start: Start) -> Wait:
+    """Waits for the result of a delivery in a thread, and goes on when an end is told from now on."""
+
+    def waiting(delivery: Delivery) -> "Future[Any]":
+        found = start(lambda: queue.result(engine, delivery.message_id, timeout=PATIENCE))
+        until(_is_waited_for(database, engine), "it waits")
+        return found
+
+    return waiting
 
 
 @pytest.fixture
@@ -71,16 +82,11 @@ _ENDS: dict[str, tuple[Callable[[Queue, Any, Any], object], type[Exception] | No
 
 
 @pytest.mark.usefixtures("notified")
-def test_each_end_notifies(engine: Engine, queue: Queue, out: Out, database: Database, start: Start) -> None:
+def test_each_end_notifies(engine: Engine, queue: Queue, out: Out, database: Database, wait: Wait) -> None:
     """One who waits learns at the commit that the message has ended, in whatever way, and holds no connection."""
-
-    def wait(delivery: Delivery) -> Any:
-        return queue.result(engine, delivery.message_id, timeout=PATIENCE)
-
     for (end, (verb, error)), in_session in product(_ENDS.items(), (False, True)):
         delivery = out(max_attempts=1)
-        waiting = start(partial(wait, delivery))
-        until(_is_waited_for(database, engine), "it waits")
+        waiting = wait(delivery)
         if in_session:
             with Session(engine) as session, session.begin():
                 verb(queue, session, delivery)
@@ -113,11 +119,10 @@ async def test_an_awaited_end_notifies(async_engine: AsyncEngine, queue: Queue, 
     assert database.value(LISTENERS) == 1
 
 
-def test_a_rollback_wakes_nobody(engine: Engine, queue: Queue, out: Out, database: Database, start: Start) -> None:
+def test_a_rollback_wakes_nobody(engine: Engine, queue: Queue, out: Out, wait: Wait) -> None:
     """What is not committed is not told, and the wait goes on."""
     delivery = out()
-    waiting = start(lambda: queue.result(engine, delivery.message_id, timeout=PATIENCE))
-    until(_is_waited_for(database, engine), "it waits")
+    waiting = wait(delivery)
     with Session(engine) as session:
         queue.complete(session, delivery, result=1)
         session.rollback()
@@ -126,15 +131,12 @@ def test_a_rollback_wakes_nobody(engine: Engine, queue: Queue, out: Out, databas
     assert waiting.result(PATIENCE.total_seconds()) == 2
 
 
-def test_a_transaction_from_before_the_wait(
-    engine: Engine, queue: Queue, out: Out, database: Database, start: Start
-) -> None:
+def test_a_transaction_from_before_the_wait(engine: Engine, queue: Queue, out: Out, wait: Wait) -> None:
     """One that completed before the wait was registered, and commits after, notifies nobody: the poll finds it."""
     delivery = out()
     with engine.connect() as connection, connection.begin() as transaction:
         queue.complete(connection, delivery, result="late")
-        waiting = start(lambda: queue.result(engine, delivery.message_id, timeout=PATIENCE))
-        until(_is_waited_for(database, engine), "it waits")
+        waiting = wait(delivery)
         transaction.commit()
     assert waiting.result(PATIENCE.total_seconds()) == "late"
 
@@ -151,11 +153,10 @@ def test_without_notifications(database: Database, start: Start, engine: Engine)
     assert database.value(LISTENERS) == 0
 
 
-def test_a_listener_that_is_cut(engine: Engine, queue: Queue, out: Out, database: Database, start: Start) -> None:
+def test_a_listener_that_is_cut(engine: Engine, queue: Queue, out: Out, database: Database, wait: Wait) -> None:
     """It comes back by itself, and those who wait look meanwhile."""
     delivery = out()
-    waiting = start(lambda: queue.result(engine, delivery.message_id, timeout=PATIENCE))
-    until(_is_waited_for(database, engine), "it waits")
+    waiting = wait(delivery)
     database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and application_name like 'fairqueue listener %'"
@@ -267,19 +268,12 @@ def test_a_cancel_and_a_completion_at_once(engine: Engine, queue: Queue, out: Ou
 def test_many_threads(engine: Engine, queue: Queue, out: Out) -> None:
     """More than the pool has connections wait at once."""
     deliveries = [out() for _ in range(15)]
-    found: dict[int, Any] = {}
-
-    def wait(message_id: int) -> None:
-        found[message_id] = queue.result(engine, message_id, timeout=PATIENCE)
-
-    threads = [threading.Thread(target=wait, args=(one.message_id,)) for one in deliveries]
-    for thread in threads:
-        thread.start()
-    for one in deliveries:
-        queue.complete(engine, one, result=one.message_id)
-    for thread in threads:
-        thread.join(PATIENCE.total_seconds())
-    assert found == {one.message_id: one.message_id for one in deliveries}
+    ids = [one.message_id for one in deliveries]
+    with ThreadPoolExecutor(len(ids)) as threads:
+        waiting = [threads.submit(queue.result, engine, one, timeout=PATIENCE) for one in ids]
+        for delivery in deliveries:
+            queue.complete(engine, delivery, result=delivery.message_id)
+    assert [one.result() for one in waiting] == ids
 
 
 def test_a_standby_polls(engine: Engine, queue: Queue, out: Out, database: Database, start: Start) -> None:

@@ -1,6 +1,7 @@
 """Results of handlers that workers keep."""
 
 import logging
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -16,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
     AsyncWorker,
+    Batch,
     Context,
     Delivery,
     InvalidArgument,
@@ -24,13 +26,13 @@ from sqlalchemy_fairqueue import (
     Queue,
     ResultCancelled,
     ResultNotKept,
+    ResultNotReady,
     Retry,
     Worker,
 )
 from sqlalchemy_fairqueue.testing import drain
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.database import Database
-from tests.fixtures.options import PATIENCE
 from tests.results import isolated
 from tests.results.conftest import HOUR
 from tests.results.isolated import Page
@@ -71,6 +73,7 @@ class Invoice:
 
 
 _NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+_BATCH = Batch(max_messages=5)
 _INVOICE = Invoice(UUID(int=7), Decimal("7.10"), Colour.RED, Report(pages=[1, 2], at=_NOW))
 
 
@@ -105,7 +108,7 @@ def test_threads(engine: Engine, queue: Queue) -> None:
 
 
 async def test_an_event_loop(async_engine: AsyncEngine, engine: Engine, queue: Queue) -> None:
-    """Coroutines, with a session too, and plain functions in threads."""
+    """Coroutines, with a session and for batches too, and plain functions in threads."""
 
     @queue.handler("coroutine")
     async def coroutine(delivery: Delivery) -> Any:
@@ -119,31 +122,20 @@ async def test_an_event_loop(async_engine: AsyncEngine, engine: Engine, queue: Q
     def plain(delivery: Delivery) -> Any:
         return delivery.payload
 
+    @queue.handler("batch", batch=_BATCH)
+    async def batch(deliveries: list[Delivery], session: AsyncSession) -> list[Any]:
+        await session.flush()
+        return [2 * delivery.payload for delivery in deliveries]
+
     ids = [send(engine, queue, kind, kind=kind)[0] for kind in ("coroutine", "session", "plain")]
-    await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
+    ids += send(engine, queue, 1, 2, 3, kind="batch")
+    await AsyncWorker(async_engine, queue, concurrency=1, housekeeping=False).run(drain=True)
     found = [await queue.result(async_engine, one) for one in ids]
-    assert found == [{"got": "coroutine"}, ["session", 7], "plain"]
-
-
-def test_one_waits_for_a_worker(engine: Engine, queue: Queue) -> None:
-    """The whole way: enqueue, wait, the worker's completion, the value."""
-
-    @queue.job
-    def double(number: int) -> int:
-        return 2 * number
-
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.start()
-    try:
-        message_id = double.enqueue(engine, "a", 21).message_id
-        assert message_id is not None
-        assert double.result(engine, message_id, timeout=PATIENCE) == 42
-    finally:
-        worker.stop(timedelta())
+    assert found == [{"got": "coroutine"}, ["session", 7], "plain", 2, 4, 6]
 
 
 def test_outcomes(engine: Engine, queue: Queue) -> None:
-    """A handler that asks for a retry returns nothing else; one that fails for good has an error."""
+    """A handler that asks for a retry returns nothing else; one that fails for good, or was cancelled, no result."""
 
     @queue.handler("retry")
     def retry(delivery: Delivery) -> Any:
@@ -153,29 +145,23 @@ def test_outcomes(engine: Engine, queue: Queue) -> None:
     def fail(_: Delivery) -> None:
         raise ValueError("a bug")
 
-    [first] = send(engine, queue, 1, kind="retry")
-    [second] = send(engine, queue, 2, kind="fail", max_attempts=1)
+    @queue.handler("cancel")
+    def cancel(delivery: Delivery) -> Any:
+        queue.cancel(engine, delivery.message_id)
+        return "too late"
+
+    first, second, third = (
+        send(engine, queue, 1, kind=kind, max_attempts=n)[0] for kind, n in (("retry", 9), ("fail", 1), ("cancel", 9))
+    )
     _drain(engine, queue)
     assert queue.message(engine, first) is not None
     with pytest.raises(MessageFailed, match=r"attempts exhausted \(ValueError: a bug\)"):
         queue.result(engine, second)
+    with pytest.raises(ResultCancelled):
+        queue.result(engine, third)
     queue.admin.retry_now(engine, first)
     _drain(engine, queue)
     assert queue.result(engine, first) == "second"
-
-
-def test_a_cancelled_handler(engine: Engine, queue: Queue) -> None:
-    """What it returns does not count."""
-
-    @queue.handler("cancels itself")
-    def cancels(delivery: Delivery) -> Any:
-        queue.cancel(engine, delivery.message_id)
-        return "too late"
-
-    [message_id] = send(engine, queue, 1, kind="cancels itself")
-    _drain(engine, queue)
-    with pytest.raises(ResultCancelled):
-        queue.result(engine, message_id)
 
 
 def test_what_cannot_be_kept(
@@ -230,6 +216,10 @@ def test_typed_jobs(engine: Engine, queue: Queue) -> None:
     def nothing() -> None:
         """Nothing."""
 
+    @queue.job(batch=_BATCH)
+    def pages(numbers: list[int]) -> list[Page] | None:
+        return [Page(one) for one in numbers]
+
     jobs: list[tuple[Any, Any]] = [
         (invoice, _INVOICE),
         (several, [Report(pages=[7], at=_NOW)]),
@@ -238,7 +228,9 @@ def test_typed_jobs(engine: Engine, queue: Queue) -> None:
         (nothing, None),
     ]
     ids = [job.enqueue(engine, "a").message_id for job, _ in jobs]
-    _drain(engine, queue)
+    jobs += [(pages, Page(1)), (pages, Page(2))]
+    ids += [pages.enqueue(engine, "a", number).message_id for number in (1, 2)]
+    _drain(engine, queue, concurrency=1)
     for (job, value), message_id in zip(jobs, ids, strict=True):
         assert job.result(engine, message_id) == value
         assert queue.result(engine, message_id) == value
@@ -248,22 +240,12 @@ def test_typed_jobs(engine: Engine, queue: Queue) -> None:
         nothing.result(engine, ids[0])
 
 
-def test_a_job_that_returns_something_else(engine: Engine, queue: Queue) -> None:
-    """It is not kept: who reads it by the annotation could not."""
+def test_jobs_whose_results_cannot_come_back(engine: Engine, queue: Queue) -> None:
+    """What does not fit the annotation, or would not come back equal and of its own type, is not kept."""
 
     @queue.job
     def wrong() -> int:
         return "seven"  # type: ignore[return-value]
-
-    message_id = wrong.enqueue(engine, "a").message_id
-    assert message_id is not None
-    _drain(engine, queue)
-    with pytest.raises(ResultNotKept, match="job 'wrong' returned 'seven': Expected `int`, got `str`"):
-        wrong.result(engine, message_id)
-
-
-def test_a_job_whose_result_would_lose_something(engine: Engine, queue: Queue) -> None:
-    """What would not come back equal and of its own type is not kept, with an annotation and without."""
 
     @queue.job
     def secret() -> Secret:
@@ -273,11 +255,12 @@ def test_a_job_whose_result_would_lose_something(engine: Engine, queue: Queue) -
     def unsaid():  # type: ignore[no-untyped-def] # noqa: ANN202 - that is the point
         return _NOW
 
-    for job in (secret, unsaid):
+    lost = "would come back as"
+    for job, said in ((wrong, "'wrong' returned 'seven': Expected `int`, got `str`"), (secret, lost), (unsaid, lost)):
         message_id = job.enqueue(engine, "a").message_id
         assert message_id is not None
         _drain(engine, queue)
-        with pytest.raises(ResultNotKept, match="would come back as"):
+        with pytest.raises(ResultNotKept, match=said):
             job.result(engine, message_id)
 
 
@@ -303,13 +286,13 @@ def test_child_processes(engine: Engine) -> None:
     queue.configure(engine, result_retention=HOUR)
     [first] = send(engine, queue, {"a": [1]}, kind="value")
     [second] = send(engine, queue, 2, kind="lock")
-    third = isolated.page.enqueue(engine, "a", 3).message_id
-    assert third is not None
+    jobs: list[Any] = [isolated.page, isolated.pages, isolated.pages]
+    pages = [(job, job.enqueue(engine, "a", number).message_id) for number, job in enumerate(jobs)]
     _drain(engine, queue, concurrency=1)
     assert queue.result(engine, first) == {"a": [1]}
     with pytest.raises(ResultNotKept, match="a lock cannot be sent from its child process"):
         queue.result(engine, second)
-    assert isolated.page.result(engine, third) == Page(3)
+    assert [job.result(engine, one) for job, one in pages] == [Page(0), Page(1), Page(2)]
 
 
 def test_nothing_is_encoded_where_nothing_is_kept(engine: Engine, database: Database) -> None:
@@ -359,19 +342,24 @@ def test_housekeeping(engine: Engine, queue: Queue, database: Database) -> None:
 
 
 def test_inline(engine: Engine, queue: Queue) -> None:
-    """Drain keeps results in the test's transaction, and shows what was returned."""
+    """Drain keeps results in the test's transaction, those of batches too, and shows what was returned."""
 
     @queue.job
     def invoice() -> Invoice:
         return _INVOICE
 
+    @queue.job(batch=_BATCH)
+    def pages(numbers: list[int]) -> list[Page]:
+        return [Page(one) for one in numbers]
+
     with Session(engine) as session:
         invoice.enqueue(session, "a")
-        [performed] = drain(session, queue)
-        assert performed.result == _INVOICE
-        assert performed.outcome is None
+        pages.enqueue(session, "b", 7)
+        performed, batch = drain(session, queue)
+        assert (performed.result, performed.outcome, batch.result) == (_INVOICE, None, [Page(7)])
         message_id = performed.delivery.message_id
         assert invoice.result(session, message_id) == _INVOICE
+        assert pages.result(session, batch.delivery.message_id) == Page(7)
         session.rollback()
     with pytest.raises(ResultNotKept):
         invoice.result(engine, message_id)
@@ -389,3 +377,62 @@ async def test_inline_awaited(async_engine: AsyncEngine, queue: Queue) -> None:
         [performed] = await drain(session, queue)
         assert performed.result == 42
         assert await double.result(session, performed.delivery.message_id) == 42
+
+
+def test_each_message_of_a_batch_has_its_own(engine: Engine, queue: Queue) -> None:
+    """The results are in the order of the deliveries; None says that no message has one."""
+
+    @queue.handler("plain", batch=_BATCH)
+    def double(deliveries: list[Delivery]) -> list[int]:
+        return [2 * delivery.payload for delivery in deliveries]
+
+    @queue.handler("session", batch=_BATCH)
+    def double_in_session(deliveries: list[Delivery], session: Session) -> list[int]:
+        session.flush()
+        return double(deliveries)
+
+    @queue.handler("none", batch=_BATCH)
+    def nothing(_: list[Delivery]) -> None: ...
+
+    ids = {kind: send(engine, queue, 1, 2, 3, kind=kind) for kind in ("plain", "session", "none")}
+    _drain(engine, queue, concurrency=1)
+    found = {kind: [queue.result(engine, one) for one in sent] for kind, sent in ids.items()}
+    assert found == {"plain": [2, 4, 6], "session": [2, 4, 6], "none": [None] * 3}
+
+
+@pytest.mark.parametrize("returned", [[1, 2], {"a": 1}, "abc"])
+def test_another_number_of_results(
+    engine: Engine, queue: Queue, caplog: pytest.LogCaptureFixture, returned: Any
+) -> None:
+    """The messages are completed, for the handler has done its work; who asks for a result is told what was wrong."""
+    queue.handler("default", batch=_BATCH)(lambda deliveries: returned)  # noqa: ARG005 - named as it is asked for
+    ids = send(engine, queue, 1, 2, 3)
+    with caplog.at_level(logging.WARNING, logger="sqlalchemy_fairqueue"):
+        _drain(engine, queue, concurrency=1)
+    problem = f"it is a {type(returned).__name__} .*for a batch of 3"
+    assert re.search(problem, caplog.text)
+    for one in ids:
+        with pytest.raises(ResultNotKept, match=problem):
+            queue.result(engine, one)
+    stats = queue.stats(engine)
+    assert (stats.ready, stats.scheduled, stats.dead) == (0, 0, 0)
+
+
+def test_single_ones_of_a_batch_that_have_none(engine: Engine, queue: Queue) -> None:
+    """One that cannot be kept, is buried or tried again leaves the others theirs."""
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery], context: Context) -> list[Any]:
+        context.bury(deliveries[1], "bad")
+        context.retry(deliveries[2], delay=timedelta(hours=1))
+        return [{1}, "buried", "retried", "kept"]
+
+    unkept, buried, retried, kept = send(engine, queue, 1, 2, 3, 4)
+    _drain(engine, queue, concurrency=1)
+    assert queue.result(engine, kept) == "kept"
+    with pytest.raises(ResultNotKept, match="a set cannot be encoded"):
+        queue.result(engine, unkept)
+    with pytest.raises(MessageFailed, match="bad"):
+        queue.result(engine, buried)
+    with pytest.raises(ResultNotReady):
+        queue.result(engine, retried)
