@@ -250,7 +250,7 @@ def test_a_long_key_hides_nobody(kernel: Kernel) -> None:
 
 @LIMITS
 def test_a_very_long_key_holds_up_no_call(kernel: Kernel, limit: int) -> None:
-    """A call moves a bounded number of messages out of the way; other channels are served, and the next call goes on."""
+    """A call moves a bounded number of messages out of the way; others are served, and the next call goes on."""
     _send(kernel, *["k"] * 5000, None)
     _send(kernel, None, None, channel="b")
     moved, taken = [0], list[int]()
