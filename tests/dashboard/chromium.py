@@ -62,7 +62,7 @@ class Chromium:
     def click(self, button: str) -> None:
         """Press a button, by its text."""
         if self.keyboard:
-            self.go_to(button)
+            self._go_to("button", button)
             return
         self._patiently(lambda: self.driver.find_element(By.XPATH, f"//button[normalize-space()='{button}']").click())
 
@@ -120,10 +120,6 @@ class Chromium:
             return True
 
         waiting.until(done)
-
-    def go_to(self, button: str) -> None:
-        """Reach a button by the tab key, and press it by the enter key."""
-        self._go_to("button", button)
 
     def follow(self, link: str) -> None:
         """Reach a link by the tab key, and follow it by the enter key."""

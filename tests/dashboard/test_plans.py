@@ -150,13 +150,3 @@ def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, capl
         "'otto' did plan on queue 'documents' plan='gold': rate: no rate -> 10/s",
         "'otto' did remove_plan on queue 'documents' plan='gold': removed",
     ]
-
-
-def test_viewers_change_no_plan(browse: Browse, engine: Engine) -> None:
-    """A viewer sees no form, and what an operator could send is refused."""
-    _prepare(engine)
-    form = browse("operator").get("plan", queue="documents", plan="free").form("Preview the change…")
-    assert browse("viewer").get("plans").forms == []
-    assert browse("viewer").submit(form, weight="9").status == 403
-    assert browse("stranger").get("plans").status == 403
-    assert QUEUE.plans.list(engine, "free")[0].policy == _FREE
