@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue
@@ -16,6 +16,7 @@ ODD_NAMES = ["[red]bold[/]", "two\nlines", "\x1b[2Jclear", "a  b", "'; drop tabl
 QUEUE = Queue("documents")
 
 Findings = Callable[..., list[dict[str, Any]]]
+Repair = Callable[[str], None]
 
 
 def enqueue(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: object) -> list[int]:
@@ -38,6 +39,13 @@ def bury(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: object)
     deliveries = lease(engine, len(ids), queue=queue)
     queue.bury(engine, deliveries, reason="cannot be read", error="Traceback ...\nValueError: no such page")
     return ids
+
+
+def statements(engine: Engine) -> list[str]:
+    """What the engine sends to the database from now on."""
+    sent: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
+    return sent
 
 
 def levels(found: list[dict[str, Any]]) -> list[str]:

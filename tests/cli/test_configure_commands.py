@@ -6,7 +6,7 @@ from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from sqlalchemy_fairqueue.cli.policies import policy_document, policy_rows
 from sqlalchemy_fairqueue.values.policies import POLICY
 from tests.cli.conftest import Cli
-from tests.cli.messages import QUEUE, enqueue
+from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -205,3 +205,81 @@ def test_a_queue_by_its_name(cli: Cli, engine: Engine) -> None:
     assert cli("configure", "queue", "prompts", "--json").document["fair_by"] == "cost"
     assert cli("configure", "queue", "prompts", "--queue", "prompts", "--json").document["queue"] == "prompts"
     assert cli("configure", "queue", "prompts", "--queue", "documents").status == 2
+
+
+def test_limits(cli: Cli, engine: Engine) -> None:
+    """A limit is made, changed, drawn from, shown and removed; what is not named stays."""
+    assert cli("limits").out == "schema 'public' has no shared limits\n"
+    cli("configure", "limit", "api", "--max-concurrency", "5", "--rate", "50/s", "--burst", "3")
+    made = cli("configure", "limit", "api", "--max-concurrency", "2", "--json").document["limits"]
+    rate = {"interval_seconds": 0.02, "burst": 3, "of": "messages"}
+    assert made == [
+        {
+            "name": "api", "max_concurrency": 2, "max_cost_out": None, "rate": rate, "current_concurrency": 0,
+            "current_cost": 0, "queues": [],
+        }
+    ]  # fmt: skip
+    changed = cli("configure", "queue", "--queue", "documents", "--limit", "api", "--json").document
+    assert changed["limits"] == ["api"]
+    enqueue(engine, "a", "b", "c")
+    lease(engine, 10)
+    headings, row = cli("limits").rows()
+    assert (headings[:2], row) == (["limit", "leased"], ["api", "2", "2", "-", "-", "50/s", "3", "documents"])
+    assert ["limits", "api"] in cli("configure", "queue").rows()
+
+
+def test_a_limit_that_is_drawn_from(cli: Cli, engine: Engine) -> None:
+    """A limit that a queue draws from stays, with what to do."""
+    QUEUE.limits.configure(engine, "api", rate="5/s")
+    QUEUE.configure(engine, limits=["api"])
+    refused = cli("configure", "limit", "api", "--remove")
+    assert refused.status == 2
+    assert "the limit api is that of documents" in refused.err
+    cli("configure", "queue", "--no-limit")
+    assert cli("configure", "limit", "api", "--remove").out == "schema 'public' has no shared limit 'api'\n"
+
+
+def test_plans(cli: Cli, engine: Engine) -> None:
+    """A plan is made, changed, followed, shown and removed; what is not named stays."""
+    cli("configure", "plan", "gold", "--weight", "5", "--rate", "100/min", "--burst", "10", "--queue", "documents")
+    [made] = cli("configure", "plan", "gold", "--max-backlog", "9", "--default", "--json").document["plans"]
+    assert (made["channels"], made["is_default"], made["spread"]) == (0, True, True)
+    assert (made["policy"]["weight"], made["policy"]["max_backlog"]) == (5, 9)
+    enqueue(engine, "a")
+    changed = cli("configure", "channel", "b", "--plan", "gold", "--weight", "7", "--json").document
+    assert (changed["plan"], changed["overridden"], changed["policy"]["max_backlog"]) == ("gold", ["weight"], 9)
+    headings, row = cli("plans", "list").rows()
+    shown = dict(zip(headings, row, strict=True))
+    assert (shown.pop("plan"), shown.pop("channels"), shown.pop("state")) == ("gold", "2", "default")
+    set_ = {"rate": "100/m, burst 10", "weight": "5", "max backlog": "9", "on full": "raise"}
+    assert shown == dict.fromkeys(shown, "-") | set_
+    assert cli("configure", "channel", "b", "--reset", "weight", "--json").document["policy"]["weight"] == 5
+    assert ["plan", "gold"] in cli("configure", "channel", "b").rows()
+    assert [one["plan"] for one in cli("channels", "--json").document["channels"]] == ["gold", "gold"]
+    refused = cli("plans", "remove", "gold")
+    assert refused.status == 2
+    assert "the plan gold is the default plan of queue documents" in refused.err
+    assert cli("configure", "queue", "--no-default-plan", "--json").document["default_plan"] is None
+    for channel in "ab":
+        cli("configure", "channel", channel, "--no-plan")
+    assert "has no plans" in cli("plans", "remove", "gold").out
+    assert [one.weight for one in QUEUE.channels(engine)] == [5, 5]
+
+
+def test_contradictions(cli: Cli, engine: Engine) -> None:
+    """What contradicts itself is refused; what does not exist is said to."""
+    enqueue(engine, "a")
+    for words in (
+        ["limit", "api", "--remove", "--rate", "5/s"],
+        ["limit", "api", "--max-concurrency", "5", "--no-max-concurrency"],
+        ["queue", "--limit", "api", "--no-limit"],
+        ["queue", "--limit", "api"],
+        ["channel", "a", "--plan", "gold", "--no-plan"],
+        ["channel", "a", "--plan", "gold"],
+        ["channel", "a", "--reset", "wait"],
+        ["queue", "--default-plan", "gold"],
+        ["plan", "gold", "--max-backlog", "1", "--no-max-backlog"],
+    ):
+        assert cli("configure", *words).status == 2, words
+    assert cli("configure", "plan", "gold").status == 1
+    assert cli("plans", "remove", "gold").status == 1

@@ -161,21 +161,8 @@ def test_pause_in_all_queues(cli: Cli, engine: Engine) -> None:
     assert cli("pause", "a", "--all-queues", "--queue", "mails").status == 2
 
 
-def test_purge_by_name(cli: Cli, engine: Engine) -> None:
-    """With a key or an ordering key only the messages that have it are deleted."""
-    enqueue(engine, "a", "a", ordering_key="s")
-    enqueue(engine, "a", key="k")
-    enqueue(engine, "a")
-
-    asked = cli("purge", "a", "--ordering-key", "s", answer="no\n")
-    assert "delete 2 undelivered messages with ordering key 's' of channel 'a'" in asked.err
-    assert cli("purge", "a", "--ordering-key", "s", "--yes", "--json").document["purged"] == 2
-    assert cli("purge", "a", "--key", "k", "--yes", "--json").document["purged"] == 1
-    assert len(lease(engine)) == 1
-
-
 def test_purge_by_filters(cli: Cli, engine: Engine, clock: Clock) -> None:
-    """Messages are deleted by kind, state and time of enqueue, and the question counts them."""
+    """Messages are deleted by kind, state, time of enqueue and name, and the question counts them."""
     enqueue(engine, "a", kind="mail")
     clock.advance(timedelta(hours=3))
     enqueue(engine, "a", "a", kind="report")
@@ -190,6 +177,12 @@ def test_purge_by_filters(cli: Cli, engine: Engine, clock: Clock) -> None:
     assert cli("purge", "a", "--state", "held", "--yes", "--json").document["purged"] == 0
     assert cli("purge", "a", "--since", "1h", "--yes", "--json").document["purged"] == 2
     assert cli("purge", "b", "--state", "leased", "--yes").status == 2
+    enqueue(engine, "a", "a", ordering_key="s")
+    enqueue(engine, "a", key="k")
+    asked = cli("purge", "a", "--ordering-key", "s", answer="no\n")
+    assert "delete 2 undelivered messages with ordering key 's' of channel 'a'" in asked.err
+    assert cli("purge", "a", "--key", "k", "--yes", "--json").document["purged"] == 1
+    assert cli("purge", "a", "--ordering-key", "s", "--yes", "--json").document["purged"] == 2
 
 
 def test_audit(cli: Cli, engine: Engine) -> None:

@@ -1,11 +1,11 @@
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue
 from tests.cli.conftest import Cli
-from tests.cli.messages import ODD_NAMES, QUEUE, bury, lease
+from tests.cli.messages import QUEUE, bury, lease
 from tests.fixtures.database import Database
 from tests.groups.conftest import fold
 
@@ -82,16 +82,3 @@ def test_unknown(cli: Cli, engine: Engine) -> None:
         unknown = cli("groups", name, *options, str(uuid4()), *OWN)
         assert unknown.status == 1
         assert "'fairqueue groups list --queue documents' shows them" in unknown.err
-
-
-def test_odd_names(cli: Cli, engine: Engine, database: Database) -> None:
-    """Nothing of a name, also within a problem, is taken for markup or a terminal's control."""
-    for name in ODD_NAMES:
-        QUEUE.configure_channel(engine, name, max_backlog=1)
-        QUEUE.enqueue(engine, channel=name, payload=0)
-        group = make(engine, members=0, then=name)
-        fold(database)
-        found = cli("groups", "show", group, *OWN)
-        assert "is full" in found.out
-        assert "\x1b" not in found.out + cli("groups", "list", *OWN).out
-        assert UUID(cli("groups", "show", group, *OWN, "--json").document["group_id"]) == UUID(group)

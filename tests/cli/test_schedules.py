@@ -2,9 +2,8 @@ from datetime import timedelta
 
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Queue
 from tests.cli.conftest import Cli
-from tests.cli.messages import QUEUE, Findings, levels
+from tests.cli.messages import QUEUE
 from tests.cli.test_installation import role
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -137,19 +136,3 @@ def test_what_is_refused(cli: Cli, engine: Engine) -> None:
         assert found.status == 2
         assert said in found.err
     assert QUEUE.schedules.list(engine) == []
-
-
-def test_doctor(findings: Findings, engine: Engine, database: Database, clock: Clock) -> None:
-    """A schedule that cannot be run, and one that nobody runs, are warnings with what to do."""
-    queue = Queue("documents")
-    assert levels(findings("schedules")) == ["ok"]
-    for name in ("failing", "overdue", "paused"):
-        queue.schedules.set(engine, name, channel="a", every=timedelta(hours=1))
-    queue.schedules.pause(engine, "paused", channel="a")
-    database.execute("update fq_schedule set problem = 'no such zone', due_at = fq_now() where name = 'failing'")
-    assert levels(findings("schedules")) == ["warning"]
-    clock.advance(timedelta(hours=2))
-    failing, overdue = findings("schedules")
-    assert "schedule 'failing' of channel 'a' of queue 'documents' cannot be run: no such zone" in failing["message"]
-    assert "1 schedule should have been run by now, such as 'overdue'" in overdue["message"]
-    assert levels(findings("schedules", "--queue", "another")) == ["ok"]

@@ -19,7 +19,7 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import WebDriverWait
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
@@ -78,17 +78,11 @@ class Chromium:
 
     def choose(self, field: str, text: str) -> None:
         """Choose an option, by its text."""
-        if self.keyboard:
-            self._patiently(lambda: self._field(field).send_keys(text))
-            return
-        self._patiently(lambda: Select(self.driver.find_element(By.NAME, field)).select_by_visible_text(text))
+        self._patiently(lambda: self._field(field).send_keys(text))
 
     def tick(self, field: str) -> None:
         """Tick a box."""
-        if self.keyboard:
-            self._patiently(lambda: self._field(field).send_keys(Keys.SPACE))
-            return
-        self._patiently(lambda: self.driver.find_element(By.NAME, field).click())
+        self._patiently(lambda: self._field(field).send_keys(Keys.SPACE))
 
     def _field(self, name: str) -> Any:
         """A field by its name, reached by the tab key where there is no mouse."""

@@ -16,7 +16,9 @@ _TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
 
 
 def test_attempts(browse: Browse, engine: Engine) -> None:
-    """Each attempt stands with its worker, time, outcome and error, and the waits between."""
+    """Each attempt stands with its worker, time, outcome and error, and the waits between; of a dead letter the last
+    one, too.
+    """
     QUEUE.configure(engine, history=True)
     [message_id] = enqueue(engine, "customer-7", max_attempts=9)
     [delivery] = lease(engine, 1)
@@ -36,29 +38,18 @@ def test_attempts(browse: Browse, engine: Engine) -> None:
     hidden = browse("viewer").get("message", queue="documents", id=message_id).text
     assert "attempt 1 by" in hidden
     assert "host 1" not in hidden
-
-
-def test_attempts_of_a_dead_letter(browse: Browse, engine: Engine) -> None:
-    """A dead letter has them too, the last one included."""
-    QUEUE.configure(engine, history=True)
-    [message_id] = enqueue(engine, "customer-7")
+    QUEUE.admin.retry_now(engine, message_id)
     QUEUE.bury(engine, lease(engine, 1), reason="cannot be read", error="ValueError: no such page")
     page = browse("viewer").get("message", queue="documents", id=message_id)
     assert "was given up" in page.text
-    assert "died after 1 attempt: cannot be read" in page.text
+    assert "died after 3 attempts: cannot be read" in page.text
 
 
 def test_one_that_is_held(browse: Browse, engine: Engine) -> None:
-    """It shows its ordering key and leads to the message that goes before it; the tenant's page shows its state."""
-    first, second = enqueue(engine, "customer-7", "customer-7", ordering_key="session-42")
+    """It shows its ordering key; the tenant's page shows its state."""
+    _, second = enqueue(engine, "customer-7", "customer-7", ordering_key="session-42")
     page = browse("viewer").get("message", queue="documents", id=second).text
-    assert "session-42" in page
-    assert "State held" in page
-    assert f"behind message #{first} of its ordering key" in page
-    assert f"waits for message {first} of its ordering key" in page
-    page = browse("viewer").get("message", queue="documents", id=first).text
-    assert "State ready" in page
-    assert "of its ordering key" not in page
+    assert ("session-42" in page, "State held" in page) == (True, True)
     assert "held" in browse("viewer").get("tenant", queue="documents", channel="customer-7").text
 
 
@@ -184,25 +175,20 @@ def test_messages_by_state_and_kind(browse: Browse, engine: Engine, caplog: pyte
 
 
 def test_results(browse: Browse, engine: Engine) -> None:
-    """A message that has ended says how and shows its result, to those who may see payloads; attempts stand before."""
+    """A message that has ended says how and shows its result, to those who may see payloads."""
     QUEUE.configure(engine, history=True, result_retention=timedelta(days=1))
     value = {"pages": ["<b>köln</b>\x1b[31m"]}
     done, nothing, cancelled = enqueue(engine, "a", "a", "a", kind="parse")
     QUEUE.cancel(engine, cancelled)
-    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(0), error="Traceback\nTimeoutError: host 1")
     for message in lease(engine, 2):
         QUEUE.complete(engine, message, result=value if message.message_id == done else None)
     page = browse("reader").get("message", queue="documents", id=done)
-    assert page.status == 200
     assert r'"<b>köln</b>\u001b[31m"' in page.text
     assert page.links["a"] == "tenant?queue=documents&channel=a"
-    steps = page.text.partition("What happened")[2].partition("Result")[0]
-    assert steps.index("host 1") < steps.index("completed")
     hidden = browse("viewer").get("message", queue="documents", id=done).text
     assert "completed" in hidden
     assert "You may not see results." in hidden
     assert "köln" not in hidden
-    assert "host 1" not in hidden
     assert "null" in browse("reader").get("message", queue="documents", id=nothing).text
     assert "State cancelled" in browse("viewer").get("message", queue="documents", id=cancelled).text
 
