@@ -9,7 +9,6 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue.embedded import Server
 from tests.cli.conftest import Cli, install_into, say_version
 from tests.cli.messages import Findings, bury, enqueue, levels
-from tests.cli.processes import Outcome
 from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -135,30 +134,22 @@ def test_triggers_and_rules(findings: Findings, database: Database) -> None:
     assert levels(findings("drift", *words)) == ["ok"]
 
 
-def test_an_older_version(cli: Cli, database: Database) -> None:
-    """Of an outdated installation only the server and the version are looked at, and the migration is given."""
+def test_other_versions(cli: Cli, database: Database) -> None:
+    """Of an outdated installation only the server and the version are looked at, and the migration is given. A newer
+    one is looked at like any other, but is not compared with migrations that nobody knows here.
+    """
     say_version(database, 0)
+    outdated = cli("doctor", "--json")
+    say_version(database, 99)
+    newer = cli("doctor", "--json")
 
-    found = cli("doctor", "--json")
-
-    assert found.status == 1
-    by_check = {one["check"]: one for one in found.document["findings"]}
-    assert by_check.keys() == {"server", "clock", "version"}
+    by_check = {one["check"]: one for one in outdated.document["findings"]}
+    assert (outdated.status, set(by_check)) == (1, {"server", "clock", "version"})
     assert by_check["version"]["level"] == "problem"
     assert by_check["version"]["remedy"] == "op.upgrade_fairqueue(0, 1, schema='public')"
-
-
-def test_a_newer_version(cli: Cli, database: Database) -> None:
-    """A newer installation is looked at like any other, but is not compared with migrations that nobody knows here."""
-    say_version(database, 99)
-
-    found = cli("doctor", "--json")
-
-    by_check = {one["check"]: one for one in found.document["findings"]}
-    assert by_check["version"]["level"] == "ok"
+    by_check = {one["check"]: one for one in newer.document["findings"]}
     assert "version 99 in schema 'public', which this library does not know" in by_check["version"]["message"]
-    assert "drift" not in by_check
-    assert by_check["queues"]["level"] == "ok"
+    assert (by_check["version"]["level"], by_check["queues"]["level"], "drift" in by_check) == ("ok", "ok", False)
 
 
 def test_what_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
@@ -171,26 +162,19 @@ def test_what_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
     assert {one["check"] for one in document["findings"]} >= {"version", "drift", "privileges", "autovacuum"}
 
 
-def test_settings_of_the_role(cli: Cli, bare_cli: Cli, database: Database) -> None:
-    """How a session wants values and names written changes no finding."""
+def test_who_looks_and_how(cli: Cli, database: Database) -> None:
+    """How a session wants values and names written changes no finding, and of whoever looks, a superuser often, no
+    function of somebody is called who may create some in the search_path.
+    """
     database.execute("vacuum fq_message")
-
-    def told(found: Outcome) -> list[tuple[str, str]]:
-        return [(one["check"], one["level"]) for one in found.document["findings"]]
-
     settings = "-c datestyle=SQL,DMY -c intervalstyle=iso_8601 -c quote_all_identifiers=on"
     url = database.url.update_query_dict({"options": settings}).render_as_string(hide_password=False)
-    assert told(bare_cli("doctor", "--json", "--database-url", url)) == told(cli("doctor", "--json"))
-
-
-def test_planted_functions_are_not_called(cli: Cli, database: Database) -> None:
-    """Whoever looks, a superuser often, calls no function of somebody who may create some in the search_path."""
-    database.execute("vacuum fq_message")
-    before = cli("doctor", "--json").document["findings"]
+    found = [cli("doctor", "--json", *words).document["findings"] for words in ((), ("--database-url", url))]
     plant(database)
-    after = cli("doctor", "--json").document["findings"]
-    assert [(one["check"], one["level"]) for one in after] == [(one["check"], one["level"]) for one in before]
-    assert "planted" not in str(after)
+    found.append(cli("doctor", "--json").document["findings"])
+    before, *others = ([(one["check"], one["level"]) for one in findings] for findings in found)
+    assert others == [before, before]
+    assert "planted" not in str(found)
 
 
 def test_a_check_that_fails(findings: Findings, database: Database, engine: Engine) -> None:

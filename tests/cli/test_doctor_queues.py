@@ -83,8 +83,8 @@ def test_dead_letters_of_long_ago(cli: Cli, findings: Findings, engine: Engine, 
     assert "Nothing is ready; 1 message for later, or for the next attempt after a failure." in cli("stats").out
 
 
-def test_paused_queues(findings: Findings, engine: Engine) -> None:
-    """A paused queue is a warning, with how to resume it."""
+def test_paused_queues(cli: Cli, findings: Findings, engine: Engine) -> None:
+    """A paused queue is a warning, with how to resume it. A warning is status 0, and with --strict status 1."""
     queue = Queue("it's off")
     queue.pause(engine)
     bury(engine, "a")
@@ -94,11 +94,6 @@ def test_paused_queues(findings: Findings, engine: Engine) -> None:
     assert (paused["level"], paused["remedy"]) == ("warning", """fairqueue resume --queue 'it'"'"'s off'""")
     assert [one["values"]["queue"] for one in findings("queues", "--queue", "documents")] == ["documents"]
     assert levels(findings("queues", "--queue", "nowhere")) == ["problem"]
-
-
-def test_warnings_and_the_status(cli: Cli, engine: Engine) -> None:
-    """A warning is status 0, and with --strict status 1."""
-    QUEUE.pause(engine)
     with only("queues"):
         assert (cli("doctor").status, cli("doctor", "--strict").status) == (0, 1)
 

@@ -88,31 +88,19 @@ def test_show_without_the_record(bare_cli: Cli, engine: Engine, database: Databa
         assert "which slots were run, the owner of the tables may read" in bare_cli(*words).out
 
 
-def test_paused_and_resumed(cli: Cli, engine: Engine) -> None:
-    """Doing either twice changes nothing and says so."""
-    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
+def test_paused_resumed_run_and_removed(cli: Cli, engine: Engine) -> None:
+    """Pausing or resuming twice changes nothing and says so; of a run the message's id is told; a removal is asked."""
+    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1), payload="x")
     first, again = (cli("schedules", "pause", "one", *OWN, "--json").document for _ in range(2))
     assert (first["changed"], first["schedule"]["state"]) == (True, "paused")
     assert (again["changed"], again["schedule"]["state"]) == (False, "paused")
     assert "next at 2" in cli("schedules", "resume", "one", *OWN).out
     assert "was so already: active" in cli("schedules", "resume", "one", *OWN).out
-
-
-def test_run(cli: Cli, engine: Engine) -> None:
-    """Its message is enqueued, and the id is told."""
-    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1), payload="x")
     found = cli("schedules", "run", "one", *OWN, "--json").document
     [delivery] = QUEUE.dequeue(engine)
     assert (found["message_id"], delivery.payload) == (delivery.message_id, "x")
-
-
-def test_removed(cli: Cli, engine: Engine) -> None:
-    """It asks first; one from code comes back, which is said."""
-    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
     assert cli("schedules", "remove", "one", *OWN).status == 2
-    assert cli("schedules", "remove", "one", *OWN, "--yes").out == (
-        "schedule 'one' of channel 'a' of queue 'documents' is removed\n"
-    )
+    assert "'one' of channel 'a'" in cli("schedules", "remove", "one", *OWN, "--yes").out
     assert QUEUE.schedules.list(engine) == []
 
 

@@ -95,9 +95,8 @@ def test_more_channels_than_a_statement_tells(cli: Cli, engine: Engine, monkeypa
         assert len({(channel["queue"], channel["channel"]) for channel in shown["channels"]}) == 9
 
 
-def test_pages_are_of_one_moment(cli: Cli, engine: Engine, named: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_of_one_moment(cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that is committed while a sample reads its pages is in the next sample."""
-    assert named.name
     monkeypatch.setattr(channels, "PAGE", 2)
     enqueue(engine, "a", "b", "c")
     told = Queue.channels
@@ -145,22 +144,20 @@ def test_rates(named: Database, engine: Engine) -> None:
     assert shown["totals"]["completed_per_second"] == pytest.approx(2 / since)
 
 
-def test_idle_channels(named: Database, cli: Cli, engine: Engine) -> None:
+def test_idle_channels(cli: Cli, engine: Engine) -> None:
     """Channels without messages are counted; one that had some in the last sample is shown once more."""
-    assert named.name
     queue = Queue("recorded")
     queue.configure(engine, history=True)
     enqueue(engine, "gone", "idle", queue=queue)
     idle = {delivery.channel: delivery for delivery in lease(engine, queue=queue)}
     queue.complete(engine, idle["idle"])
 
-    with open_installation(Options()):
-        first = take_sample(engine, None, [queue], None)
-        queue.complete(engine, idle["gone"])
-        enqueue(engine, "quick", queue=queue)
-        queue.complete(engine, lease(engine, queue=queue))
-        second = take_sample(engine, None, [queue], first)
-        third = take_sample(engine, None, [queue], second)
+    first = take_sample(engine, None, [queue], None)
+    queue.complete(engine, idle["gone"])
+    enqueue(engine, "quick", queue=queue)
+    queue.complete(engine, lease(engine, queue=queue))
+    second = take_sample(engine, None, [queue], first)
+    third = take_sample(engine, None, [queue], second)
 
     assert [one.channel for one in first.channels] == ["gone"]
     rates = {one.channel: (second.rate(one) or 0, second.change(one) or 0) for one in second.channels}

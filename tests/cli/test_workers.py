@@ -14,9 +14,13 @@ from tests.worker.helpers import retimed, until
 
 
 def test_list(cli: Cli, engine: Engine, database: Database) -> None:
-    """Workers stand with what they hold; names come out as they are."""
+    """Workers stand with what they hold, of which there may be none; names come out as they are."""
     enqueue(engine, "customer-7", "customer-7", "customer-8")
     assert "has no worker with a live lease" in cli("workers", "list").out
+    found = cli("workers", "stop", "w1", "--queue", "documents")
+    assert (found.status, "no worker of that name has a live lease" in found.out) == (1, True)
+    assert cli("workers", "stop", "w1", "--queue", "documets").status == 1
+    assert cli("workers", "stop", "", "--queue", "documents").status == 2
     for name, limit in (("[red]w1", 2), ("w2", 1)):
         assert len(lease(engine, limit, queue=Queue("documents"))) == limit
         database.execute("update fq_lease set consumer = :name where consumer not like '%w1'", name=name)
@@ -81,13 +85,3 @@ def test_stop(cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture) -> Non
         assert (found.status, found.document) == (0, {"queue": "documents", "consumer": "w1", "alive": True})
         until(lambda: "worker w1 stopped" in caplog.text, "it stops")
     assert "worker w1 stops: 'dana' asked it to" in caplog.text
-
-
-def test_nobody(cli: Cli, engine: Engine) -> None:
-    """A name that no live lease has ends with status 1, and so does a queue that is not there."""
-    enqueue(engine, "customer-7")
-    found = cli("workers", "stop", "w1", "--queue", "documents")
-    assert found.status == 1
-    assert "is asked to stop, but no worker of that name has a live lease" in found.out
-    assert cli("workers", "stop", "w1", "--queue", "documets").status == 1
-    assert cli("workers", "stop", "", "--queue", "documents").status == 2

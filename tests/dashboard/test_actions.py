@@ -1,6 +1,5 @@
 """Operators act, and it leaves a line; viewers and strangers do not, and no other site can."""
 
-import logging
 from datetime import timedelta
 from urllib.parse import urlencode
 
@@ -15,22 +14,14 @@ from sqlalchemy_fairqueue.dashboard import Access, create_dashboard
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.models import StopRequest
 from tests.cli.messages import QUEUE, bury, enqueue, lease
-from tests.dashboard.conftest import Browse, Form, visited
+from tests.dashboard.conftest import Audit, Browse, Form, visited
 from tests.dashboard.test_pages import PAGES
 from tests.policies import SAMPLES
 
-_AUDIT = "sqlalchemy_fairqueue.dashboard.audit"
 _TENANT = {"queue": "documents", "channel": "customer-7"}
 
 
-@pytest.fixture
-def audit(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """The record of actions."""
-    caplog.set_level(logging.INFO, _AUDIT)
-    return caplog
-
-
-def test_pause_and_resume(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_pause_and_resume(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A tenant is paused and resumed, and each is a line with who did it."""
     enqueue(engine, "customer-7")
     user = browse("operator")
@@ -39,13 +30,13 @@ def test_pause_and_resume(browse: Browse, engine: Engine, audit: pytest.LogCaptu
     assert QUEUE.channels(engine, "customer-7")[0].paused_at is not None
     user.submit(page.form("Resume"))
     assert QUEUE.channels(engine, "customer-7")[0].paused_at is None
-    assert [record.message for record in audit.records if record.name == _AUDIT] == [
+    assert audit() == [
         "'otto' did pause on queue 'documents' channel='customer-7': paused",
         "'otto' did resume on queue 'documents' channel='customer-7': resumed",
     ]
 
 
-def test_policy(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_policy(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A change of a policy is shown with its effect before it is made, and changes only what was changed."""
     QUEUE.configure_channel(engine, "customer-7", max_concurrency=5, max_backlog=100)
     enqueue(engine, "customer-7", "customer-7", "other")
@@ -60,12 +51,12 @@ def test_policy(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture)
     assert "The policy was changed." in user.submit(asked.form("Change the policy")).text
     [stats] = QUEUE.channels(engine, "customer-7")
     assert (stats.weight, stats.rate, stats.max_concurrency, stats.max_backlog) == (3, Rate.parse("10/s"), None, 100)
-    assert "weight: 1 -> 3" in audit.text
+    assert "weight: 1 -> 3" in audit()[0]
     unchanged = user.submit(user.get("tenant", **_TENANT).form("Preview the change…"))
     assert "The policy was changed." not in unchanged.text
 
 
-def test_stop_a_worker(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_stop_a_worker(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A worker is asked to stop after a question, in the name of the operator; one that has gone is said to have."""
     enqueue(engine, "customer-7")
     name = "<b>host:7</b>"
@@ -92,7 +83,7 @@ def test_stop_a_worker(browse: Browse, engine: Engine, audit: pytest.LogCaptureF
     assert "no worker of that name has a lease" in user.submit(done).text
     done.action = "act?action=stop_worker&queue=documents"
     assert user.submit(done).status == 404
-    assert [record.message for record in audit.records if record.name == _AUDIT] == [
+    assert audit() == [
         f"'otto' did stop_worker on queue 'documents' consumer={name!r}: asked",
         f"'otto' did stop_worker on queue 'documents' consumer={name!r}: no lease",
     ]
@@ -150,7 +141,7 @@ def test_purge_and_cancel(browse: Browse, engine: Engine) -> None:
     assert QUEUE.stats(engine).ready == 0
 
 
-def test_retry_now(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_retry_now(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A message that waits for its time is due at once; one that is due, held or gone has no button, or stays."""
     [due] = enqueue(engine, "customer-7")
     [later] = enqueue(engine, "customer-7", delay=timedelta(days=1))
@@ -163,9 +154,7 @@ def test_retry_now(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixtu
     assert "It was due already." in user.submit(form).text
     lease(engine, 2)
     assert "A consumer holds the message already." in user.submit(form).text
-    assert [record.message.rpartition(": ")[2] for record in audit.records if record.name == _AUDIT] == [
-        "due", "unchanged", "leased",
-    ]  # fmt: skip
+    assert [message.rpartition(": ")[2] for message in audit()] == ["due", "unchanged", "leased"]
 
 
 def test_groups_of_dead_letters(browse: Browse, engine: Engine) -> None:

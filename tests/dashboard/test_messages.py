@@ -1,6 +1,5 @@
 """The page of a message: its attempts, the waits between, why it waits, its trace, its move elsewhere, its result."""
 
-import logging
 from datetime import timedelta
 
 import pytest
@@ -9,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import InvalidArgument
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
-from tests.dashboard.conftest import Browse, Page, authorize, visited
+from tests.dashboard.conftest import Audit, Browse, Page, authorize, visited
 from tests.fixtures.database import Database
 
 _TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
@@ -99,9 +98,8 @@ def test_traces(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("name", ["customer-8", ODD_NAMES[2]])
-def test_move(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture, name: str) -> None:
+def test_move(browse: Browse, engine: Engine, audit: Audit, name: str) -> None:
     """An operator gives a message to another tenant, after a question that says whether it is new."""
-    caplog.set_level(logging.INFO, "sqlalchemy_fairqueue.dashboard.audit")
     [message_id] = enqueue(engine, "customer-7")
     user = browse("operator")
     form = user.get("message", queue="documents", id=message_id).form("Move…")
@@ -110,7 +108,7 @@ def test_move(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture, 
     assert QUEUE.messages(engine, channel="customer-7")
     assert "Moved." in user.submit(asked.form("Move the message")).text
     assert [one.message_id for one in QUEUE.messages(engine, channel=name)] == [message_id]
-    assert "did move on queue 'documents'" in caplog.text
+    assert "did move on queue 'documents'" in audit()[-1]
     again = user.submit(user.submit(form, to=name).form("Move the message"))
     assert "It is there already." in again.text
 
@@ -139,9 +137,8 @@ def test_a_cancel_that_is_ignored(browse: Browse, engine: Engine) -> None:
     assert "State out" not in user.get("messages", state="leased").text
 
 
-def test_messages_by_state_and_kind(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_by_state_and_kind(browse: Browse, engine: Engine, audit: Audit) -> None:
     """An operator lists messages by tenant, state and kind, and cancels, tries or purges what is chosen."""
-    caplog.set_level(logging.INFO, "sqlalchemy_fairqueue.dashboard.audit")
     QUEUE.configure(engine, history=True)
     [done] = enqueue(engine, "a")
     QUEUE.complete(engine, lease(engine, 1))
@@ -163,7 +160,7 @@ def test_messages_by_state_and_kind(browse: Browse, engine: Engine, caplog: pyte
     asked = user.submit(form, **{f"id.{first}": "1", f"id.{third}": "1"})
     assert "Cancel 2 messages?" in asked.text
     assert listed(user.submit(asked.form("Cancel them"))) == {second}
-    assert f"[{first}, {third}]" in caplog.text
+    assert f"[{first}, {third}]" in audit()[-1]
     form.action = form.action.replace("action=cancel", "action=retry")
     assert "Due now: 1." in user.submit(form, **{f"id.{later}": "1"}).text
 

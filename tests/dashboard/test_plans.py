@@ -1,15 +1,11 @@
 """Plans on the dashboard: shown with their tenants, followed, overridden, reset, changed and removed, with previews."""
 
-import logging
-
-import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from tests.cli.messages import QUEUE, enqueue
-from tests.dashboard.conftest import Browse, Page
+from tests.dashboard.conftest import Audit, Browse, Page
 
-_AUDIT = "sqlalchemy_fairqueue.dashboard.audit"
 _TENANT = {"queue": "documents", "channel": "customer-7"}
 _GOLD, _FREE = ChannelPolicy(weight=5, rate="50/s"), ChannelPolicy(weight=1, max_concurrency=2)
 
@@ -116,9 +112,8 @@ def test_a_field_is_changed_or_reset(browse: Browse, engine: Engine) -> None:
     assert _policy(engine).weight == 7
 
 
-def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, audit: Audit) -> None:
     """An operator makes a plan, changes it for all that follow it, and removes it when nobody does."""
-    caplog.set_level(logging.INFO, _AUDIT)
     enqueue(engine, "customer-7")
     user = browse("operator")
     asked = user.submit(user.get("plan", queue="documents", plan="gold").form("Make the plan…"), weight="5")
@@ -138,7 +133,7 @@ def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, capl
     asked = user.submit(user.get("plan", queue="documents", plan="gold").form("Remove…"))
     assert "The plan was removed." in user.submit(asked.form("Remove the plan")).text
     assert QUEUE.plans.list(engine) == []
-    assert [record.message for record in caplog.records if record.name == _AUDIT] == [
+    assert audit() == [
         "'otto' did plan on queue 'documents' plan='gold': weight: 1 -> 5",
         "'otto' did plan on queue 'documents' plan='gold': rate: no rate -> 10/s",
         "'otto' did remove_plan on queue 'documents' plan='gold': removed",

@@ -84,7 +84,7 @@ def test_the_channels_that_take_most(engine: Engine) -> None:
     assert tenant.reason is Reason.QUEUE_LIMIT
     assert [(taker.channel, taker.leased) for taker in tenant.wait.takers] == [("c", 2), ("b", 1)]
     assert [taker.share for taker in tenant.wait.takers] == pytest.approx([2 / 3, 1 / 3])
-    assert tenant.shares == (0.0, pytest.approx(1 / 3))
+    assert tenant.shares == pytest.approx((0.0, 1 / 3))
 
 
 def test_a_shared_limit_that_grows(engine: Engine) -> None:
