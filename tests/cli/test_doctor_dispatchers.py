@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
 from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.cli.test_installation import role
@@ -51,6 +51,17 @@ def _serve(engine: Engine) -> None:
     for _ in range(2):
         enqueue(engine, "a")
     assert len(lease(engine, 1)) == 1
+
+
+def _dequeuing(engine: Engine, connect: Connect) -> tuple[Connection, Connection]:
+    """Two dequeues that stay open: the one that attends to the queue, and another."""
+    enqueue(engine, "a", "b", "c")
+    assert len(lease(engine, 1)) == 1
+    enqueue(engine, "d")
+    both = connect(), connect()
+    for dequeuing in both:
+        assert len(dequeuing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
+    return both
 
 
 def test_a_change_of_a_limit_that_stays_open(
@@ -118,16 +129,11 @@ def test_advisory_locks_stop_nothing(engine: Engine, database: Database, waits: 
 
 def test_dequeues_that_stay_open(findings: Findings, engine: Engine, connect: Connect, meanwhile: Meanwhile) -> None:
     """The one that attends to the queue is told: nobody else hears of messages. Others hinder nobody."""
-    enqueue(engine, "a", "b", "c")
-    assert len(lease(engine, 1)) == 1
-    enqueue(engine, "d")
-    for dequeuing in (attending := connect(), connect()):
-        assert len(dequeuing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
+    attending, _ = _dequeuing(engine, connect)
 
     [told] = findings("dispatchers")
 
-    values = {name: told["values"][name] for name in ("pid", "waiting")}
-    assert values == {"pid": attending.exec_driver_sql(_PID).scalar_one(), "waiting": None}
+    assert (told["values"]["pid"], told["values"]["waiting"]) == (attending.exec_driver_sql(_PID).scalar_one(), None)
     assert "keeps its dispatch row and its transaction is open for" in told["message"]
     assert "nobody hears of its new messages" in told["message"]
     meanwhile(attending.commit)
@@ -138,11 +144,7 @@ def test_a_change_of_a_limit_that_waits(
     findings: Findings, engine: Engine, database: Database, connect: Connect, waits: Waits
 ) -> None:
     """Whoever waits to change the limit keeps dequeues away too: told is for whom it waits."""
-    enqueue(engine, "a", "b", "c")
-    assert len(lease(engine, 1)) == 1
-    enqueue(engine, "d")
-    for dequeuing in (attending := connect(), sharing := connect()):
-        assert len(dequeuing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
+    attending, sharing = _dequeuing(engine, connect)
     pid = sharing.exec_driver_sql(_PID).scalar_one()
     attending.commit()
     changing = waits.start(lambda rival: QUEUE.configure(rival, max_concurrency=2)).blocked()
