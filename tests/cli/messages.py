@@ -28,6 +28,16 @@ def enqueue(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: obje
     return [receipt.message_id or 0 for receipt in receipts]
 
 
+def enqueue_group(
+    engine: Engine, *channels: str, queue: Queue = QUEUE, then: str | None = None, **fields: object
+) -> str:
+    """A group of one message a channel, which one of channel *then* follows; its id."""
+    follows = EnqueueFactory.build(channel=then, kind="report") if then else None
+    with Session(engine) as session, session.begin(), queue.group(session, then=follows) as group:
+        group.enqueue_many([EnqueueFactory.build(channel=channel, **fields) for channel in channels])
+    return str(group.id)
+
+
 def lease(engine: Engine, limit: int = 100, queue: Queue = QUEUE) -> list[Delivery]:
     """Take messages, as a consumer that goes on holding them."""
     return queue.dequeue(engine, limit=limit, lease=timedelta(minutes=5))

@@ -3,11 +3,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, LeaseLost, Queue
+from sqlalchemy_fairqueue import LeaseLost, Queue
 from tests.cli.conftest import Cli
-from tests.cli.messages import QUEUE, bury, enqueue, lease
+from tests.cli.messages import QUEUE, bury, enqueue, enqueue_group, lease
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 
@@ -217,20 +216,19 @@ def test_audit(cli: Cli, engine: Engine) -> None:
 def test_audit_of_schedules_groups_limits_and_workers(cli: Cli, engine: Engine) -> None:
     """What is done to these is recorded, too, for each queue what is done to a shared limit; a failure is not."""
     enqueue(engine, "a")
-    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
-        group.enqueue_many([Enqueue(channel="a", payload=1)])
+    group = enqueue_group(engine, "a")
     for words in (
         ["schedules", "set", "s", "--channel", "a", "--every", "1h"], ["schedules", "pause", "s", "--channel", "a"],
         ["schedules", "resume", "s", "--channel", "a"], ["schedules", "run", "s", "--channel", "a"],
         ["schedules", "remove", "s", "--channel", "a", "--yes"], ["schedules", "run", "s", "--channel", "a"],
-        ["groups", "cancel", str(group.id), "--yes"], ["workers", "stop", "w1"],
+        ["groups", "cancel", group, "--yes"], ["workers", "stop", "w1"],
         ["configure", "limit", "api", "--max-concurrency", "3"], ["configure", "limit", "api", "--remove"],
     ):  # fmt: skip
         cli(*words, "--by", "dana")
     found = cli("audit", "--json").document["audit"]
     assert [(one["what"], one["channel"], one["details"]) for one in reversed(found)] == [
         *((f"{what} schedule", "a", {"schedule": "s"}) for what in ("set", "pause", "resume", "run", "remove")),
-        ("cancel group", None, {"group": str(group.id)}), ("stop worker", None, {"worker": "w1"}),
+        ("cancel group", None, {"group": group}), ("stop worker", None, {"worker": "w1"}),
         ("configure limit", None, {"limit": "api", "max_concurrency": 3}), ("remove limit", None, {"limit": "api"}),
     ]  # fmt: skip
     assert {one["who"] for one in found} == {"dana"}

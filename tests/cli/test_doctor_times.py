@@ -6,11 +6,10 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue, Rate
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from tests.cli.conftest import Cli, only
-from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
+from tests.cli.messages import QUEUE, Findings, enqueue, enqueue_group, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 
@@ -175,9 +174,7 @@ def test_a_key(findings: Findings, database: Database, engine: Engine, clock: Cl
 
 def test_a_group(findings: Findings, database: Database, engine: Engine, clock: Clock) -> None:
     """A group that ended meanwhile is finished."""
-    then = Enqueue(channel="after", payload="done")
-    with Session(engine) as session, session.begin(), QUEUE.group(session, then=then) as group:
-        group.enqueue_many([Enqueue(channel="a", payload=1)])
+    enqueue_group(engine, "a", then="after")
     with _ahead(clock):
         assert len(_served(engine)) == 1
         while database.value("select due_at is null from fq_group"):

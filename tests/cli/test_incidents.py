@@ -168,6 +168,7 @@ def test_a_kind_that_no_worker_knows(cli: Cli, findings: Findings, engine: Engin
     for _ in range(3):
         # As workers that stop give messages back.
         QUEUE.release(engine, lease(engine))
+    assert levels(findings("kinds")) == ["ok"]
     QUEUE.complete(engine, lease(engine))
     [message_id] = enqueue(engine, "customer-7", kind="print")
     for _ in range(2):

@@ -4,11 +4,10 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue import Queue
 from tests.cli.conftest import Cli
-from tests.cli.messages import ODD_NAMES, bury, enqueue, lease
+from tests.cli.messages import ODD_NAMES, bury, enqueue, enqueue_group, lease
 from tests.fixtures.database import Database
 from tests.groups.conftest import fold
 
@@ -26,11 +25,9 @@ def test_every_command(cli: Cli, engine: Engine, database: Database, name: str) 
     lease(engine, queue=queue)
     database.execute("update fq_lease set consumer = :name", name=name)
     enqueue(engine, name, queue=queue)
-    then = Enqueue(channel=name, payload=1)
-    with Session(engine) as session, session.begin(), queue.group(session, then=then) as made:
-        pass
+    group = enqueue_group(engine, queue=queue, then=name)
     fold(database)
-    here, group = ("--queue", name), str(made.id)
+    here = ("--queue", name)
     for words in (
         ["stats"], ["channels"], ["channels", name], ["top", "--once"], ["limits"], ["plans", "list"],
         ["messages", "list", name], ["messages", "show", str(held)], ["dead", "list"], ["dead", "show", str(dead)],

@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Rate
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.dashboard import Access, create_dashboard
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.models import StopRequest
-from tests.cli.messages import QUEUE, bury, enqueue, lease
+from tests.cli.messages import QUEUE, bury, enqueue, enqueue_group, lease
 from tests.dashboard.conftest import Audit, Browse, Form, visited
 from tests.dashboard.test_pages import PAGES
 from tests.policies import SAMPLES
@@ -206,9 +206,8 @@ def test_viewers_and_strangers(browse: Browse, engine: Engine) -> None:
     enqueue(engine, "customer-8")
     lease(engine, 1)
     [message] = enqueue(engine, "customer-7")
-    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
-        group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
-    pages = [f"message?queue=documents&id={message}", f"group?queue=documents&group={group.id}"]
+    group = enqueue_group(engine, "customer-9")
+    pages = [f"message?queue=documents&id={message}", f"group?queue=documents&group={group}"]
     pages += [f"tenant?{urlencode(_TENANT)}", "plan?queue=documents&plan=gold"]
     for page in (*PAGES, *pages, "live"):
         found = browse("stranger").get(page)

@@ -9,10 +9,9 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from sqlalchemy import Engine, text
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, Queue
-from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
+from sqlalchemy_fairqueue import Queue
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, enqueue_group, lease
 from tests.dashboard.chromium import MISSING, Chromium, Open, chromium
 from tests.dashboard.scenario import busy, set_aside
 
@@ -70,8 +69,7 @@ def _hostile_pages(engine: Engine) -> list[str]:
     set_aside(engine, hostile, words=hostile * 9)
     [message] = enqueue(engine, "customer-7", payload={"long": "secret" * 350, hostile: hostile})
     enqueue(engine, "a", queue=Queue(hostile))
-    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
-        group.enqueue_many([Enqueue(channel=hostile, payload=1)])
+    group = enqueue_group(engine, hostile)
     ids = (message, dead, tried, tried_too.message_id, done.message_id)
     pages = [f"message?queue=documents&id={one}" for one in ids]
     pages += [f"tenant?{urlencode({'queue': 'documents', 'channel': name})}" for name in ("customer-7", hostile)]
@@ -79,7 +77,7 @@ def _hostile_pages(engine: Engine) -> list[str]:
     return [
         *pages,
         f"plan?{urlencode({'queue': 'documents', 'plan': hostile})}",
-        f"group?queue=documents&group={group.id}",
+        f"group?queue=documents&group={group}",
     ]
 
 
@@ -239,9 +237,8 @@ def _make_a_plan(browser: Chromium) -> None:
 
 
 def _cancel_a_group(browser: Chromium, engine: Engine) -> None:
-    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
-        group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
-    browser.open(f"group?queue=documents&group={group.id}")
+    group = enqueue_group(engine, "customer-9")
+    browser.open(f"group?queue=documents&group={group}")
     browser.press("Cancel…", "Cancel the 1 member", "Cancel them", "Cancelled: 1.")
 
 

@@ -7,9 +7,8 @@ import httpx
 import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.dashboard.reading import Health
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
@@ -19,7 +18,7 @@ from sqlalchemy_fairqueue.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.figures.shared import Point, SharedFigures
 from sqlalchemy_fairqueue.values.messages import FairBy
 from sqlalchemy_fairqueue.values.reports import Reason
-from tests.cli.messages import QUEUE, bury, enqueue, lease
+from tests.cli.messages import QUEUE, bury, enqueue, enqueue_group, lease
 from tests.dashboard.conftest import Browse, visited
 from tests.dashboard.scenario import set_aside
 from tests.figures.test_reasons import prepare
@@ -114,6 +113,7 @@ def test_shares_by_cost(browse: Browse, engine: Engine) -> None:
     page = browse("viewer").get("tenants", queue="documents")
     assert "90 % of 50 % by cost" in page.row("dear").text
     assert "10 % of 50 % by cost" in page.row("cheap").text
+    assert page.row("cheap").tags.count("svg") == 2
     for channel in ("dear", "cheap"):
         share = 100 if channel == taken.channel else 0
         assert f" {share} % of 50 % by messages" in page.row(channel).text
@@ -246,13 +246,12 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
     queue.configure_channel(engine, name, plan=name)
     enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name})
     lease(engine, 1, queue=queue)
-    with Session(engine) as session, session.begin(), queue.group(session) as group:
-        group.enqueue_many([Enqueue(channel="members", payload=name, kind=name[:60])])
+    group = enqueue_group(engine, "members", queue=queue, payload=name, kind=name[:60])
     [waiting] = enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name}, headers={"h": name})
     set_aside(engine, name, queue=name, words=name)
     user = browse("operator")
     tenant = user.get("tenant", queue=name, channel=name)
-    pages = [tenant, user.get("group", queue=name, group=group.id), user.get("plan", queue=name, plan=name)]
+    pages = [tenant, user.get("group", queue=name, group=group), user.get("plan", queue=name, plan=name)]
     pages += [user.get(page) for page in PAGES] + [user.get("message", queue=name, id=one) for one in (waiting, dead)]
     pages += [user.get(page, queue=name) for page in ("tenants", "dead", "schedules", "workers", "plans", "groups")]
     for page in pages:
