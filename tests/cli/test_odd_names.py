@@ -37,6 +37,7 @@ def test_every_command(cli: Cli, engine: Engine, database: Database, name: str) 
         found = cli(*words, *(here if words != ["limits"] else ()))
         assert (found.status, "\x1b" in found.out + found.err) == (0, False), (words, found.err)
         assert "[red]bold[/]" in found.out or name != "[red]bold[/]", words
+    assert "\x1b" not in cli("channels", f"{name}?", *here).err
     assert "is full" in cli("groups", "show", group, *here).out
     message = cli("messages", "show", str(held), *here, "--json").document
     assert [message[one] for one in ("channel", "kind", "key")] == [name, name, name]
