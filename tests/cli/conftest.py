@@ -16,7 +16,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.program import main
 from sqlalchemy_fairqueue.doctor import examination
-from tests.cli.messages import Findings, levels
+from tests.cli.messages import Findings, Repair, levels
 from tests.cli.processes import Outcome, Process
 from tests.cli.shops import Shop
 from tests.fixtures.database import Database, install
@@ -179,7 +179,7 @@ def findings(cli: Cli) -> Findings:
 
 
 @pytest.fixture
-def repair(cli: Cli, findings: Findings) -> Callable[[str], None]:
+def repair(cli: Cli, findings: Findings) -> Repair:
     """Let doctor repair what one check finds, so that it finds nothing: ``repair("sequences")``."""
 
     def of(check: str) -> None:

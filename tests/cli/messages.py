@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue
@@ -16,6 +16,7 @@ ODD_NAMES = ["[red]bold[/]", "two\nlines", "\x1b[2Jclear", "a  b", "'; drop tabl
 QUEUE = Queue("documents")
 
 Findings = Callable[..., list[dict[str, Any]]]
+Repair = Callable[[str], None]
 
 
 def enqueue(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: object) -> list[int]:
@@ -25,6 +26,16 @@ def enqueue(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: obje
             session, [EnqueueFactory.build(channel=channel, **fields) for channel in channels]
         )
     return [receipt.message_id or 0 for receipt in receipts]
+
+
+def enqueue_group(
+    engine: Engine, *channels: str, queue: Queue = QUEUE, then: str | None = None, **fields: object
+) -> str:
+    """A group of one message a channel, which one of channel *then* follows; its id."""
+    follows = EnqueueFactory.build(channel=then, kind="report") if then else None
+    with Session(engine) as session, session.begin(), queue.group(session, then=follows) as group:
+        group.enqueue_many([EnqueueFactory.build(channel=channel, **fields) for channel in channels])
+    return str(group.id)
 
 
 def lease(engine: Engine, limit: int = 100, queue: Queue = QUEUE) -> list[Delivery]:
@@ -38,6 +49,13 @@ def bury(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: object)
     deliveries = lease(engine, len(ids), queue=queue)
     queue.bury(engine, deliveries, reason="cannot be read", error="Traceback ...\nValueError: no such page")
     return ids
+
+
+def statements(engine: Engine) -> list[str]:
+    """What the engine sends to the database from now on."""
+    sent: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
+    return sent
 
 
 def levels(found: list[dict[str, Any]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,3 +38,9 @@ def ended(process: Process) -> Outcome:
     """Wait for the end of a process."""
     out, err = process.communicate(timeout=60)
     return Outcome(process.wait(), out, err)
+
+
+def outcome(run: AbstractContextManager[Process]) -> Outcome:
+    """The outcome of a process that ends by itself."""
+    with run as process:
+        return ended(process)

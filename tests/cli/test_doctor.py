@@ -9,11 +9,11 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue.embedded import Server
 from tests.cli.conftest import Cli, install_into, say_version
 from tests.cli.messages import Findings, bury, enqueue, levels
-from tests.cli.processes import Outcome
 from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.planted import plant
+from tests.worker.helpers import until
 
 
 def test_a_healthy_installation(bare_cli: Cli, private_server: Callable[..., Server]) -> None:
@@ -134,30 +134,22 @@ def test_triggers_and_rules(findings: Findings, database: Database) -> None:
     assert levels(findings("drift", *words)) == ["ok"]
 
 
-def test_an_older_version(cli: Cli, database: Database) -> None:
-    """Of an outdated installation only the server and the version are looked at, and the migration is given."""
+def test_other_versions(cli: Cli, database: Database) -> None:
+    """Of an outdated installation only the server and the version are looked at, and the migration is given. A newer
+    one is looked at like any other, but is not compared with migrations that nobody knows here.
+    """
     say_version(database, 0)
+    outdated = cli("doctor", "--json")
+    say_version(database, 99)
+    newer = cli("doctor", "--json")
 
-    found = cli("doctor", "--json")
-
-    assert found.status == 1
-    by_check = {one["check"]: one for one in found.document["findings"]}
-    assert by_check.keys() == {"server", "clock", "version"}
+    by_check = {one["check"]: one for one in outdated.document["findings"]}
+    assert (outdated.status, set(by_check)) == (1, {"server", "clock", "version"})
     assert by_check["version"]["level"] == "problem"
     assert by_check["version"]["remedy"] == "op.upgrade_fairqueue(0, 1, schema='public')"
-
-
-def test_a_newer_version(cli: Cli, database: Database) -> None:
-    """A newer installation is looked at like any other, but is not compared with migrations that nobody knows here."""
-    say_version(database, 99)
-
-    found = cli("doctor", "--json")
-
-    by_check = {one["check"]: one for one in found.document["findings"]}
-    assert by_check["version"]["level"] == "ok"
+    by_check = {one["check"]: one for one in newer.document["findings"]}
     assert "version 99 in schema 'public', which this library does not know" in by_check["version"]["message"]
-    assert "drift" not in by_check
-    assert by_check["queues"]["level"] == "ok"
+    assert (by_check["version"]["level"], by_check["queues"]["level"], "drift" in by_check) == ("ok", "ok", False)
 
 
 def test_what_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
@@ -170,26 +162,19 @@ def test_what_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
     assert {one["check"] for one in document["findings"]} >= {"version", "drift", "privileges", "autovacuum"}
 
 
-def test_settings_of_the_role(cli: Cli, bare_cli: Cli, database: Database) -> None:
-    """How a session wants values and names written changes no finding."""
+def test_who_looks_and_how(cli: Cli, database: Database) -> None:
+    """How a session wants values and names written changes no finding, and of whoever looks, a superuser often, no
+    function of somebody is called who may create some in the search_path.
+    """
     database.execute("vacuum fq_message")
-
-    def told(found: Outcome) -> list[tuple[str, str]]:
-        return [(one["check"], one["level"]) for one in found.document["findings"]]
-
     settings = "-c datestyle=SQL,DMY -c intervalstyle=iso_8601 -c quote_all_identifiers=on"
     url = database.url.update_query_dict({"options": settings}).render_as_string(hide_password=False)
-    assert told(bare_cli("doctor", "--json", "--database-url", url)) == told(cli("doctor", "--json"))
-
-
-def test_planted_functions_are_not_called(cli: Cli, database: Database) -> None:
-    """Whoever looks, a superuser often, calls no function of somebody who may create some in the search_path."""
-    database.execute("vacuum fq_message")
-    before = cli("doctor", "--json").document["findings"]
+    found = [cli("doctor", "--json", *words).document["findings"] for words in ((), ("--database-url", url))]
     plant(database)
-    after = cli("doctor", "--json").document["findings"]
-    assert [(one["check"], one["level"]) for one in after] == [(one["check"], one["level"]) for one in before]
-    assert "planted" not in str(after)
+    found.append(cli("doctor", "--json").document["findings"])
+    before, *others = ([(one["check"], one["level"]) for one in findings] for findings in found)
+    assert others == [before, before]
+    assert "planted" not in str(found)
 
 
 def test_a_check_that_fails(findings: Findings, database: Database, engine: Engine) -> None:
@@ -208,37 +193,37 @@ def test_a_check_that_fails(findings: Findings, database: Database, engine: Engi
 
 
 def test_open_snapshots(findings: Findings, database: Database, connect: Connect) -> None:
-    """A prepared transaction and a snapshot that many transactions came after are told with how to end them."""
-    assert levels(findings("snapshots")) == ["ok"]
+    """What holds vacuum back is a warning or a problem by its age, or by how many transactions came after: a session,
+    which the statement ends, or a prepared transaction. A slot that holds back the catalog alone does no harm.
+    """
+    database.execute("select pg_create_logical_replication_slot(current_database()::text, 'pgoutput')")
+    try:
+        assert levels(findings("snapshots")) == ["ok"]
+    finally:
+        database.execute("select pg_drop_replication_slot(current_database()::text)")
     holder = connect("REPEATABLE READ")
     pid = holder.exec_driver_sql("select pg_backend_pid()").scalar_one()
+    module = "sqlalchemy_fairqueue.doctor.server"
+    for warning, problem, level in ((0, 3600, "warning"), (0, 0, "problem")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"{module}._WARNING_AGE", timedelta(seconds=warning))
+            patch.setattr(f"{module}._PROBLEM_AGE", timedelta(seconds=problem))
+            assert levels(findings("snapshots")) == [level]
     database.execute("create table other (id integer)")
     prepared = connect()
     prepared.exec_driver_sql("insert into other values (1)")
     prepared.exec_driver_sql("prepare transaction 'it''s open'")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlalchemy_fairqueue.doctor.server._WARNING_TRANSACTIONS", 0)
-        found = findings("snapshots")
-    database.rows("rollback prepared 'it''s open'")
-
-    by_pid = {one["values"].get("pid"): one for one in found}
-    assert by_pid[pid]["level"] == "warning"
-    assert "idle in transaction" in by_pid[pid]["message"]
-    assert f"pg_terminate_backend({pid})" in by_pid[pid]["remedy"]
-    by_name = {one["values"].get("gid"): one for one in found}
-    assert "rollback prepared 'it''s open';" in by_name["it's open"]["remedy"]
-
-
-def test_ages_of_snapshots(findings: Findings, connect: Connect) -> None:
-    """How long a snapshot is open decides how bad it is."""
-    connect("REPEATABLE READ").exec_driver_sql("select 1")
-
-    for warning, problem, level in ((0, 3600, "warning"), (0, 0, "problem")):
+    try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sqlalchemy_fairqueue.doctor.server._WARNING_AGE", timedelta(seconds=warning))
-            patch.setattr("sqlalchemy_fairqueue.doctor.server._PROBLEM_AGE", timedelta(seconds=problem))
-            assert levels(findings("snapshots")) == [level]
+            patch.setattr(f"{module}._WARNING_TRANSACTIONS", 0)
+            found = {one["values"].get("pid") or one["values"].get("gid"): one for one in findings("snapshots")}
+    finally:
+        database.rows("rollback prepared 'it''s open'")
+    assert "rollback prepared 'it''s open';" in found["it's open"]["remedy"]
+    assert (found[pid]["level"], "idle in transaction" in found[pid]["message"]) == ("warning", True)
+    database.execute(found[pid]["remedy"].partition("if nobody can: ")[2])
+    holder.invalidate()
+    until(lambda: not database.rows("select from pg_stat_activity where pid = :pid", pid=pid), "it is gone")
 
 
 def test_the_clock(findings: Findings) -> None:
@@ -281,12 +266,3 @@ def test_doctor_changes_nothing(cli: Cli, database: Database, engine: Engine) ->
 
     cli("doctor")
     assert database.value(query) == before
-
-
-def test_replication_slots(findings: Findings, database: Database) -> None:
-    """A slot that holds back the catalog alone does the queue no harm."""
-    database.execute("select pg_create_logical_replication_slot(current_database()::text, 'pgoutput')")
-    try:
-        assert levels(findings("snapshots")) == ["ok"]
-    finally:
-        database.execute("select pg_drop_replication_slot(current_database()::text)")

@@ -1,6 +1,5 @@
 """Findings of doctor in a database whose rows were copied from another."""
 
-from collections.abc import Callable
 from datetime import date, timedelta
 
 import pytest
@@ -8,8 +7,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from tests.cli.conftest import Cli, only
-from tests.cli.messages import QUEUE, Findings, bury, enqueue, lease, levels
+from tests.cli.conftest import Cli
+from tests.cli.messages import QUEUE, Findings, Repair, bury, enqueue, lease, levels
 from tests.cli.test_installation import role
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -17,12 +16,15 @@ from tests.fixtures.database import Database
 EPOCH = date(1970, 1, 1)
 
 
-def test_sequences_behind_their_tables(cli: Cli, findings: Findings, database: Database, engine: Engine) -> None:
+def test_sequences_behind_their_tables(findings: Findings, repair: Repair, database: Database, engine: Engine) -> None:
     """Where rows were copied without their sequences, each that would give an id again is told, and repaired."""
     bury(engine, *["a"] * 5)
     QUEUE.configure_channel(engine, "b", ChannelPolicy(max_backlog=5))
     enqueue(engine, "b")
     lease(engine)
+    # A column that somebody added to a table of ours is no concern.
+    database.execute("alter table fq_message add column number serial")
+    database.execute("alter sequence fq_message_number_seq restart")
     assert levels(findings("sequences")) == ["ok"]
     for table in ("fq_message", "fq_signal", "fq_channel"):
         database.execute(f"alter table {table} alter id restart")
@@ -33,13 +35,12 @@ def test_sequences_behind_their_tables(cli: Cli, findings: Findings, database: D
     assert channel["values"] == {"sequence": "fq_channel_id_seq", "last": 0, "greatest": 2}
     assert message["values"] == {"sequence": "fq_message_id_seq", "last": 0, "greatest": 6}
     assert signal["values"]["greatest"] == database.value("select max(heard_id) from fq_channel_state")
-    assert cli("doctor", "--repair", "--yes").status == 0
-    assert levels(findings("sequences")) == ["ok"]
+    repair("sequences")
     assert enqueue(engine, "c") == [7]
 
 
 def test_dead_letters_with_the_id_of_a_message(  # noqa: PLR0917 - fixtures
-    cli: Cli, findings: Findings, repair: Callable[[str], None], database: Database, engine: Engine, clock: Clock
+    cli: Cli, findings: Findings, repair: Repair, database: Database, engine: Engine, clock: Clock
 ) -> None:
     """A message with the id of a dead letter goes back when it is to be buried; the repair keeps both."""
     bury(engine, "a", "a")
@@ -60,20 +61,27 @@ def test_dead_letters_with_the_id_of_a_message(  # noqa: PLR0917 - fixtures
     assert cli("dead", "redrive", "1", "3", "--queue", "documents").status == 0
 
 
-def test_sequences_that_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
-    """A sequence that the role may not read is a warning, with the grant to paste."""
+def test_sequences_that_may_not_be_looked_at(findings: Findings, database: Database, engine: Engine) -> None:
+    """A sequence that the role may not read is a warning, with the grant to paste. It hears of the history's tables
+    and sequences if it may read both.
+    """
+    QUEUE.configure(engine, history=True)
+    enqueue(engine, "a")
+    QUEUE.complete(engine, lease(engine))
+    database.execute("alter sequence fq_history_id_seq restart")
     tables = "select on fq_message, fq_dead_letter, fq_channel, fq_signal, fq_channel_state"
-    with role(database, f"{database.name}_reader", tables) as url:
-
-        def found() -> list[dict[str, str]]:
-            with only("sequences"):
-                return list(bare_cli("doctor", "--json", "--database-url", url).document["findings"])
-
-        unread = found()
-        assert [one["level"] for one in unread] == ["warning"] * 3
+    name = f"{database.name}_reader"
+    with role(database, name, tables) as url:
+        as_reader = ("sequences", "--database-url", url)
+        unread = findings(*as_reader)
+        assert levels(unread) == ["warning"] * 3
         for one in unread:
             database.execute(one["remedy"])
-        assert [one["level"] for one in found()] == ["ok"]
+        assert levels(findings(*as_reader)) == ["ok"]
+        database.execute(f'grant select on fq_history, fq_pruned_history to "{name}"')
+        assert levels(findings(*as_reader)) == ["ok"]
+        database.execute(f'grant select on sequence fq_history_id_seq to "{name}"')
+        assert levels(findings(*as_reader)) == ["problem"]
 
 
 def _old_days(database: Database, *days: int) -> None:
@@ -89,7 +97,7 @@ def _old_days(database: Database, *days: int) -> None:
 
 
 def test_sequences_of_the_history_behind_their_tables(
-    cli: Cli, findings: Findings, repair: Callable[[str], None], database: Database, engine: Engine
+    cli: Cli, findings: Findings, repair: Repair, database: Database, engine: Engine
 ) -> None:
     """Where the history's sequences were left behind prune fails; repaired, it works again."""
     QUEUE.configure(engine, history=True)
@@ -118,9 +126,7 @@ def test_sequences_of_the_history_behind_their_tables(
     assert database.value("select max(id) from fq_history") > 5
 
 
-def test_sequences_of_schedules(
-    findings: Findings, repair: Callable[[str], None], database: Database, engine: Engine
-) -> None:
+def test_sequences_of_schedules(findings: Findings, repair: Repair, database: Database, engine: Engine) -> None:
     """Where they were left behind, new ones fail; repaired, they are made."""
     for name in ("hourly", "nightly"):
         QUEUE.schedules.set(engine, name, channel="a", payload=1, every=timedelta(days=1))
@@ -137,40 +143,8 @@ def test_sequences_of_schedules(
     QUEUE.schedules.set(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
 
 
-def test_sequences_of_the_history_that_may_not_be_looked_at(bare_cli: Cli, database: Database, engine: Engine) -> None:
-    """A role that may not read the history's tables or sequences hears nothing of them; one that may does."""
-    QUEUE.configure(engine, history=True)
-    enqueue(engine, "a")
-    QUEUE.complete(engine, lease(engine))
-    database.execute("alter sequence fq_history_id_seq restart")
-    tables = "select on fq_message, fq_dead_letter, fq_channel, fq_signal, fq_channel_state"
-    ids = "usage on sequence fq_message_id_seq, fq_channel_id_seq, fq_signal_id_seq"
-    name = f"{database.name}_reader"
-    with role(database, name, tables, ids) as url:
-
-        def found() -> list[str]:
-            with only("sequences"):
-                document = bare_cli("doctor", "--json", "--database-url", url).document
-            return [one["level"] for one in document["findings"] if one["check"] == "sequences"]
-
-        assert found() == ["ok"]
-        database.execute(f'grant select on fq_history, fq_pruned_history to "{name}"')
-        assert found() == ["ok"]
-        database.execute(f'grant select on sequence fq_history_id_seq to "{name}"')
-        assert found() == ["problem"]
-
-
-def test_sequences_of_columns_of_the_users(findings: Findings, database: Database, engine: Engine) -> None:
-    """A column with a sequence that somebody added to a table of ours is no concern."""
-    enqueue(engine, "a")
-    database.execute("alter table fq_message add column number serial")
-    database.execute("alter sequence fq_message_number_seq restart")
-
-    assert levels(findings("sequences")) == ["ok"]
-
-
 def test_history_of_another_server(
-    cli: Cli, findings: Findings, repair: Callable[[str], None], database: Database, engine: Engine
+    cli: Cli, findings: Findings, repair: Repair, database: Database, engine: Engine
 ) -> None:
     """History with transaction ids that this server has not come to cannot be read; the repair lets it be read."""
     QUEUE.configure(engine, history=True)

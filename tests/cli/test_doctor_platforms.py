@@ -1,7 +1,5 @@
 """Servers that are not quite PostgreSQL: recognised by what only they have, as far as that can be imitated."""
 
-from collections.abc import Callable
-
 import pytest
 from sqlalchemy import text
 
@@ -13,20 +11,17 @@ from tests.fixtures.database import Database
 _POSTGRESQL = "PostgreSQL 17.5 on x86_64-pc-linux-gnu, compiled by gcc, 64-bit"
 
 
-@pytest.mark.parametrize(
-    ("version", "name"),
-    [
-        ("PostgreSQL 15.12-YB-2025.2.3.0-b1 on x86_64-pc-linux-gnu", "YugabyteDB"),
-        ("CockroachDB CCL v25.1.0 (x86_64-pc-linux-gnu)", "CockroachDB"),
-        ("PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC, Redshift 1.0.12103", "Amazon Redshift"),
-        ("PostgreSQL 12.12 (Greenplum Database 7.1.0 build commit:x) on x86_64", "Greenplum"),
-    ],
-)
-def test_versions_of_others(version: str, name: str) -> None:
+def test_versions_of_others() -> None:
     """Where the queue cannot work, the version says whose it is, and the finding is a problem."""
-    found = recognise(version, [])
-    assert found is not None
-    assert (found.name, found.level) == (name, Level.PROBLEM)
+    for version, name in {
+        "PostgreSQL 15.12-YB-2025.2.3.0-b1 on x86_64-pc-linux-gnu": "YugabyteDB",
+        "CockroachDB CCL v25.1.0 (x86_64-pc-linux-gnu)": "CockroachDB",
+        "PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC, Redshift 1.0.12103": "Amazon Redshift",
+        "PostgreSQL 12.12 (Greenplum Database 7.1.0 build commit:x) on x86_64": "Greenplum",
+    }.items():
+        found = recognise(version, [])
+        assert found is not None, name
+        assert (found.name, found.level) == (name, Level.PROBLEM)
 
 
 @pytest.mark.parametrize("mark", ["aurora", "alloydb", "neon", "citus"])
@@ -48,25 +43,18 @@ def _catalog(database: Database, *statements: str) -> None:
         connection.execute(text("reset allow_system_table_mods"))
 
 
-def _neon(database: Database) -> None:
-    database.execute(f"alter database \"{database.name}\" set neon.timeline_id = 'x'")
-
-
-def _alloydb(database: Database) -> None:
-    database.execute(f"alter database \"{database.name}\" set alloydb.iam_authentication = 'off'")
-
-
-def _aurora(database: Database) -> None:
-    _catalog(database, "create function pg_catalog.aurora_version() returns text language sql as $$ select '17.4.1' $$")
-
-
-@pytest.mark.parametrize(("imitate", "name"), [(_neon, "Neon"), (_alloydb, "AlloyDB"), (_aurora, "Amazon Aurora")])
-def test_a_platform_is_told(
-    findings: Findings, database: Database, imitate: Callable[[Database], None], name: str
-) -> None:
+@pytest.mark.parametrize(
+    ("imitation", "name"),
+    [
+        ("alter database \"{}\" set neon.timeline_id = 'x'", "Neon"),
+        ("alter database \"{}\" set alloydb.iam_authentication = 'off'", "AlloyDB"),
+        ("create function pg_catalog.aurora_version() returns text return '17.4.1'", "Amazon Aurora"),
+    ],
+)
+def test_a_platform_is_told(findings: Findings, database: Database, imitation: str, name: str) -> None:
     """The finding names the platform, what to heed there, and the page."""
     assert findings("platform") == []
-    imitate(database)
+    _catalog(database, imitation.format(database.name))
     [found] = findings("platform")
     assert (found["level"], found["values"]) == ("ok", {"platform": name})
     assert "see the page on servers of the documentation" in found["message"]

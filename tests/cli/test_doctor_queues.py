@@ -12,11 +12,8 @@ from tests.worker.helpers import until
 
 
 def test_queues_that_wait(findings: Findings, engine: Engine, clock: Clock) -> None:
-    """Ready messages are a problem at once where nobody dequeues, and a warning after a time where somebody does."""
+    """Ready messages that nobody serves are a warning after a time, for which an option asks."""
     enqueue(engine, "a", "a")
-    [waiting] = findings("queues")
-    assert (waiting["level"], waiting["remedy"]) == ("problem", "start a worker")
-
     clock.advance(timedelta(minutes=10))
     lease(engine, 1)
     [served] = findings("queues")
@@ -52,44 +49,19 @@ def test_kinds_that_die(findings: Findings, engine: Engine, clock: Clock) -> Non
     assert levels(findings("kinds")) == ["ok"]
 
 
-def test_kinds_that_fail_again(findings: Findings, engine: Engine) -> None:
-    """Messages that failed three times and go on trying are told by kind."""
+@pytest.mark.parametrize("crash", [False, True])
+def test_kinds_that_fail_again(findings: Findings, engine: Engine, clock: Clock, *, crash: bool) -> None:
+    """Messages that failed three times, or whose consumers died, and that go on trying are told by kind."""
     enqueue(engine, "a", kind="parse", max_attempts=9)
     for attempt in range(3):
         assert findings("kinds")[0]["values"].get("tried", 0) == 0, attempt
-        QUEUE.retry(engine, lease(engine, 1), error="OSError: away")
+        held = lease(engine, 1)
+        clock.advance(timedelta(minutes=10))
+        QUEUE.retry(engine, [] if crash else held, error="OSError: away")
+    if crash:
+        assert lease(engine, 1)[0].attempt == 4
     [found] = findings("kinds")
     assert (found["values"]["tried"], found["level"]) == (1, "warning")
-
-
-def test_kinds_that_crash(findings: Findings, engine: Engine, clock: Clock) -> None:
-    """Messages whose consumers died three times are told, though nobody left an error."""
-    enqueue(engine, "a", kind="parse", max_attempts=9)
-    for attempt in range(3):
-        assert findings("kinds")[0]["values"].get("tried", 0) == 0, attempt
-        assert len(lease(engine, 1)) == 1
-        clock.advance(timedelta(minutes=10))
-    assert lease(engine, 1)[0].attempt == 4
-    assert findings("kinds")[0]["values"]["tried"] == 1
-
-
-def test_kinds_that_nobody_knows(findings: Findings, engine: Engine, clock: Clock) -> None:
-    """Messages that were given back three times with a delay, as workers do that do not know the kind, are told.
-
-    Those that workers gave back when they stopped are not.
-    """
-    enqueue(engine, "a", kind="parse")
-    for _ in range(3):
-        QUEUE.release(engine, lease(engine, 1))
-    QUEUE.complete(engine, lease(engine, 1))
-    enqueue(engine, "a", kind="new")
-    for _ in range(3):
-        assert levels(findings("kinds")) == ["ok"]
-        QUEUE.release(engine, lease(engine, 1), delay=timedelta(seconds=1))
-        clock.advance(timedelta(seconds=2))
-    [found] = findings("kinds")
-    assert (found["level"], found["values"]["returned"], found["values"]["tried"]) == ("warning", 1, 0)
-    assert found["remedy"] == "start a worker that has a handler for the kind"
 
 
 def test_server_figures(findings: Findings) -> None:
@@ -111,8 +83,8 @@ def test_dead_letters_of_long_ago(cli: Cli, findings: Findings, engine: Engine, 
     assert "Nothing is ready; 1 message for later, or for the next attempt after a failure." in cli("stats").out
 
 
-def test_paused_queues(findings: Findings, engine: Engine) -> None:
-    """A paused queue is a warning, with how to resume it."""
+def test_paused_queues(cli: Cli, findings: Findings, engine: Engine) -> None:
+    """A paused queue is a warning, with how to resume it. A warning is status 0, and with --strict status 1."""
     queue = Queue("it's off")
     queue.pause(engine)
     bury(engine, "a")
@@ -122,11 +94,6 @@ def test_paused_queues(findings: Findings, engine: Engine) -> None:
     assert (paused["level"], paused["remedy"]) == ("warning", """fairqueue resume --queue 'it'"'"'s off'""")
     assert [one["values"]["queue"] for one in findings("queues", "--queue", "documents")] == ["documents"]
     assert levels(findings("queues", "--queue", "nowhere")) == ["problem"]
-
-
-def test_warnings_and_the_status(cli: Cli, engine: Engine) -> None:
-    """A warning is status 0, and with --strict status 1."""
-    QUEUE.pause(engine)
     with only("queues"):
         assert (cli("doctor").status, cli("doctor", "--strict").status) == (0, 1)
 

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import ProgrammingError
 
-from tests.cli.conftest import Cli, only
+from tests.cli.conftest import Cli
 from tests.cli.messages import Findings, levels
 from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
@@ -26,13 +25,6 @@ def between_samples(do: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def snapshots(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
-    """What doctor finds about snapshots as another role."""
-    with only("snapshots"):
-        document = bare_cli("doctor", "--json", "--database-url", url).document
-    return [one for one in document["findings"] if one["check"] == "snapshots"]
-
-
 def holding(connect: Connect) -> Connection:
     """A session with an open snapshot."""
     holder = connect("REPEATABLE READ")
@@ -40,25 +32,25 @@ def holding(connect: Connect) -> Connection:
     return holder
 
 
-def test_snapshots_of_other_roles(bare_cli: Cli, database: Database, connect: Connect) -> None:
+def test_snapshots_of_other_roles(findings: Findings, database: Database, connect: Connect) -> None:
     """Sessions whose age this role may not see are one warning with the grant to paste; with it they are judged."""
     reading, writing = holding(connect), holding(connect)
     writing.exec_driver_sql("select pg_current_xact_id()")
     pids = sorted(each.exec_driver_sql("select pg_backend_pid()").scalar_one() for each in (reading, writing))
     name = f"{database.name}_Watcher"
     with role(database, name) as url, between_samples(lambda: None):
-        [hidden] = snapshots(bare_cli, url)
+        [hidden] = findings("snapshots", "--database-url", url)
 
         assert hidden["level"] == "warning"
         assert hidden["message"] == f"the age of 2 sessions' snapshots (postgres) is not visible to role '{name}'"
         assert hidden["values"] == {"role": name, "hidden": 2, "users": ["postgres"], "pids": pids}
         database.execute(hidden["remedy"])
-        [judged] = snapshots(bare_cli, url)
+        [judged] = findings("snapshots", "--database-url", url)
         assert judged["message"] == "no open snapshot holds vacuum back"
 
 
 def test_hidden_snapshots_that_many_transactions_came_after(
-    bare_cli: Cli, database: Database, connect: Connect
+    findings: Findings, database: Database, connect: Connect
 ) -> None:
     """How many transactions came after a snapshot is visible to every role, and decides by itself."""
     pid = holding(connect).exec_driver_sql("select pg_backend_pid()").scalar_one()
@@ -68,16 +60,25 @@ def test_hidden_snapshots_that_many_transactions_came_after(
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(f"{_SNAPSHOTS}._WARNING_TRANSACTIONS", 0)
-        [found] = snapshots(bare_cli, url)
+        [found] = findings("snapshots", "--database-url", url)
 
     assert (found["level"], found["values"]["pid"], found["values"]["open_seconds"]) == ("warning", pid, None)
     assert re.match(rf"backend {pid} \(postgres, [^)]*\) holds a snapshot \d+ transactions old$", found["message"])
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["ends", "is followed by another"])
-def test_short_transactions_of_other_roles(bare_cli: Cli, database: Database, connect: Connect, *, again: bool) -> None:
-    """A transaction of another role that is over at the next sample is no reason to complain."""
-    short = holding(connect)
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside an old one"])
+def test_short_transactions_of_other_roles(
+    findings: Findings, database: Database, connect: Connect, *, again: bool, beside: bool
+) -> None:
+    """A transaction of another role that is over at the next sample is no reason to complain. Every snapshot looks back
+    to the oldest transaction that runs: that one alone is told.
+    """
+    old, short = connect(), connect("REPEATABLE READ")
+    pid = old.exec_driver_sql("select pg_backend_pid()").scalar_one()
+    old.rollback()
+    if beside:
+        old.exec_driver_sql("select pg_current_xact_id()")
     short.exec_driver_sql("select pg_current_xact_id()")
 
     def go_on() -> None:
@@ -86,26 +87,12 @@ def test_short_transactions_of_other_roles(bare_cli: Cli, database: Database, co
             short.exec_driver_sql("select pg_current_xact_id()")
 
     with role(database, f"{database.name}_watcher") as url, between_samples(go_on):
-        assert levels(snapshots(bare_cli, url)) == ["ok"]
+        [found] = findings("snapshots", "--database-url", url)
+
+    assert (found["level"] == "ok", found["values"].get("pids")) == (not beside, [pid] if beside else None)
 
 
-def test_short_transactions_beside_an_old_one(bare_cli: Cli, database: Database, connect: Connect) -> None:
-    """Every snapshot looks back to the oldest transaction that runs: that one is told, and no short one beside it."""
-    old, short = connect(), connect("REPEATABLE READ")
-    old.exec_driver_sql("select pg_current_xact_id()")
-    short.exec_driver_sql("select pg_current_xact_id()")
-
-    def go_on() -> None:
-        short.rollback()
-        short.exec_driver_sql("select pg_current_xact_id()")
-
-    with role(database, f"{database.name}_watcher") as url, between_samples(go_on):
-        [found] = snapshots(bare_cli, url)
-
-    assert found["values"]["pids"] == [old.exec_driver_sql("select pg_backend_pid()").scalar_one()]
-
-
-def test_snapshots_of_the_same_role(bare_cli: Cli, database: Database) -> None:
+def test_snapshots_of_the_same_role(findings: Findings, database: Database) -> None:
     """Where every session has the same role nothing is hidden, whatever the role may do: doctor reads once."""
     name = f"{database.name}_worker"
 
@@ -118,7 +105,7 @@ def test_snapshots_of_the_same_role(bare_cli: Cli, database: Database) -> None:
         engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
         with engine.connect() as holder, between_samples(never):
             holder.exec_driver_sql("select 1")
-            [found] = snapshots(bare_cli, url.render_as_string(hide_password=False))
+            [found] = findings("snapshots", "--database-url", url.render_as_string(hide_password=False))
 
     assert found["message"] == "no open snapshot holds vacuum back"
 

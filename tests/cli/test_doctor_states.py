@@ -1,12 +1,9 @@
 """Doctor's findings of channels that are set aside, and of states that stand twice, with its statements."""
 
-from collections.abc import Callable
-
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import ChannelPolicy
-from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
+from tests.cli.messages import QUEUE, Findings, Repair, enqueue, lease, levels
 from tests.fixtures.database import Database
 from tests.queue.damage import lose
 
@@ -36,60 +33,43 @@ def test_a_channel_that_is_set_aside(findings: Findings, engine: Engine, databas
     assert len(lease(engine)) == 1
 
 
-def test_two_states_of_a_channel(
-    findings: Findings, repair: Callable[[str], None], engine: Engine, database: Database
+@pytest.mark.parametrize(
+    ("table", "where", "version"),
+    [
+        ("fq_channel_state", "true", -1),
+        ("fq_queue_state", "true", 0),
+        ("fq_limit_share", "queue = ''", 1000),
+        ("fq_limit_share", "queue = 'documents'", 1000),
+    ],
+)
+def test_two_states(
+    findings: Findings, repair: Repair, engine: Engine, database: Database, *, table: str, where: str, version: int
 ) -> None:
-    """They are a problem until the newest alone is left; its limit holds then."""
-    QUEUE.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
+    """Two of a channel, of a queue or of a shared limit are a problem, for who examines the queue, until the newest
+    alone is left; the limit holds then.
+    """
+    if table == "fq_channel_state":
+        QUEUE.configure_channel(engine, "a", max_concurrency=2)
+    elif table == "fq_queue_state":
+        QUEUE.configure(engine, max_concurrency=2)
+    else:
+        QUEUE.limits.configure(engine, "api", max_concurrency=2)
+        QUEUE.configure(engine, limits=["api"])
     enqueue(engine, "a", "a", "a")
     assert len(lease(engine, 1)) == 1
     assert levels(findings("states")) == ["ok"]
-    repeat(database, "fq_channel_state", current_concurrency=0, row_version=-1)
+    newest = database.value(f"select row_version from {table} where {where}")
+    # The older row has another count, by which the limit would let a third one out.
+    repeat(database, table, where, row_version=version, **({"current_concurrency": 0} if version < newest else {}))
 
     [found] = findings("states")
 
-    assert (found["level"], found["values"]["queue"]) == ("problem", "documents")
-    assert found["values"]["channel_ids"] == [database.value("select id from fq_channel")]
-    assert findings("states", "--queue", "another")[0]["level"] != "problem"
-    repair("states")
-    assert len(lease(engine)) == 1
-
-
-def test_two_states_of_a_queue(
-    findings: Findings, repair: Callable[[str], None], engine: Engine, database: Database
-) -> None:
-    """They are a problem until the newest alone is left; the queue's limit holds then."""
-    QUEUE.configure(engine, max_concurrency=2)
-    enqueue(engine, "a", "b", "c")
-    assert len(lease(engine, 1)) == 1
-    assert levels(findings("states")) == ["ok"]
-    repeat(database, "fq_queue_state", current_concurrency=0, row_version=0)
-
-    [found] = findings("states")
-
-    assert (found["level"], found["values"]) == ("problem", {"queue": "documents", "rows": 2})
-    assert found["message"] == "queue 'documents' has 2 state rows; its limit does not hold"
-    repair("states")
-    assert len(lease(engine)) == 1
-
-
-@pytest.mark.parametrize("of", ["", "documents"])
-def test_two_states_of_a_shared_limit(
-    findings: Findings, repair: Callable[[str], None], engine: Engine, database: Database, of: str
-) -> None:
-    """They are a problem, told to who examines a queue of the limit, until the newest row alone is left."""
-    QUEUE.limits.configure(engine, "api", max_concurrency=2)
-    QUEUE.configure(engine, limits=["api"])
-    enqueue(engine, "a", "b", "c")
-    assert len(lease(engine, 1)) == 1
-    repeat(database, "fq_limit_share", f"queue = '{of}'", row_version=1000)
-
-    [found] = findings("states")
-
-    assert (found["level"], found["values"]) == ("problem", {"limit": "api", "rows": 2})
-    assert ("rows for queue 'documents'" in found["message"]) == (of == "documents")
-    assert levels(findings("states", "--queue", "documents")) == ["problem"]
+    ids, of = [database.value("select id from fq_channel")], found["values"]
+    assert (of.get("limit"), of.get("queue")) == (("api", None) if "limit" in table else (None, "documents"))
+    assert of.get("channel_ids", ids) == ids
+    assert ("for queue 'documents'" in found["message"]) == ("documents" in where)
+    assert levels(findings("states", "--queue", "documents")) == [found["level"]] == ["problem"]
     assert levels(findings("states", "--queue", "another")) != ["problem"]
     repair("states")
-    assert database.value(f"select row_version from fq_limit_share where queue = '{of}'") == 1000
+    assert database.value(f"select row_version from {table} where {where}") == max(newest, version)
     assert len(lease(engine)) == 1

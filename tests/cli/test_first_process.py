@@ -48,34 +48,22 @@ def _cannot() -> str:
 pytestmark = pytest.mark.skipif(bool(_cannot()), reason=_cannot())
 
 
-class First:
-    """The first process of a namespace.
-
-    Attributes:
-        outside: The process that has made the namespace, and ends with its status.
-    """
-
-    def __init__(self, outside: "subprocess.Popen[bytes]") -> None:
-        self.outside = outside
-
-    def terminate(self) -> None:
-        """Send it a SIGTERM."""
-        [pid] = Path(f"/proc/{self.outside.pid}/task/{self.outside.pid}/children").read_text().split()
-        os.kill(int(pid), signal.SIGTERM)
-
-    def status(self) -> int:
-        """Wait for its end."""
-        return self.outside.wait(PATIENCE.total_seconds())
-
-
 @contextmanager
-def _first(*words: str | Path, path: Path) -> Iterator[First]:
+def _first(*words: str | Path, path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """The process that has made a namespace, and ends with the status of the first process there."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(path), *sys.path])}
     with subprocess.Popen([*_NAMESPACE, *words], env=environment, cwd=path) as outside:
         try:
-            yield First(outside)
+            yield outside
         finally:
             outside.kill()
+
+
+def _terminated(outside: "subprocess.Popen[bytes]") -> int:
+    """Send a SIGTERM to the first process of a namespace; its status."""
+    [pid] = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
+    os.kill(int(pid), signal.SIGTERM)
+    return outside.wait(PATIENCE.total_seconds())
 
 
 @pytest.mark.many(1)
@@ -86,8 +74,7 @@ def test_a_stop_while_modules_are_imported(tmp_path: Path, module: str) -> None:
     (tmp_path / f"{module}.py").write_text(_SLOW.format(mark=str(mark)))
     with _first(*PROGRAM, "worker", "application:queue", path=tmp_path) as process:
         until(mark.exists, "it imports")
-        process.terminate()
-        assert process.status() == 128 + signal.SIGTERM
+        assert _terminated(process) == 128 + signal.SIGTERM
 
 
 def test_a_stop_of_the_worker(tmp_path: Path, database: Database, engine: object) -> None:
@@ -98,8 +85,7 @@ def test_a_stop_of_the_worker(tmp_path: Path, database: Database, engine: object
     url = database.url.render_as_string(hide_password=False)
     with _first(*PROGRAM, "worker", "application:queue", "--database-url", url, path=tmp_path) as process:
         until(mark.exists, "it works")
-        process.terminate()
-        assert process.status() == 0
+        assert _terminated(process) == 0
     assert database.value("select count(*) from fq_message") == 0
 
 
@@ -111,7 +97,7 @@ def test_a_program_of_the_user(tmp_path: Path) -> None:
         f"pathlib.Path({str(mark)!r}).write_text(str(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL))\n"
     )
     with _first(sys.executable, "-c", source, path=tmp_path) as process:
-        assert process.status() == 0
+        assert process.wait(PATIENCE.total_seconds()) == 0
     assert mark.read_text() == "True"
 
 
@@ -123,5 +109,4 @@ def test_the_console_script(tmp_path: Path) -> None:
     (tmp_path / "sqlalchemy.py").write_text(_SLOW.format(mark=str(mark)))
     with _first(sys.executable, script, path=tmp_path) as process:
         until(mark.exists, "it imports")
-        process.terminate()
-        assert process.status() == 128 + signal.SIGTERM
+        assert _terminated(process) == 128 + signal.SIGTERM

@@ -1,28 +1,18 @@
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue
 from tests.cli.conftest import Cli
-from tests.cli.messages import ODD_NAMES, QUEUE, bury, lease
+from tests.cli.messages import QUEUE, bury, enqueue_group, lease
 from tests.fixtures.database import Database
 from tests.groups.conftest import fold
 
 OWN = ("--queue", "documents")
 
 
-def make(engine: Engine, members: int = 2, then: str = "reports") -> str:
-    """A group; its id."""
-    follows = Enqueue(channel=then, payload="all", kind="report")
-    with Session(engine) as session, session.begin(), QUEUE.group(session, then=follows) as group:
-        group.enqueue_many([Enqueue(channel="a", payload=number) for number in range(members)])
-    return str(group.id)
-
-
 def test_list(cli: Cli, engine: Engine, database: Database) -> None:
     """Groups are listed with their counts, the newest first, by state and page by page."""
-    first, second = make(engine), make(engine, members=0)
+    first, second = enqueue_group(engine, "a", "a", then="reports"), enqueue_group(engine, then="reports")
     fold(database)
     found = cli("groups", "list", *OWN)
     assert found.rows()[0][:5] == ["id", "state", "members", "pending", "done"]
@@ -43,7 +33,7 @@ def test_list(cli: Cli, engine: Engine, database: Database) -> None:
 
 def test_show(cli: Cli, engine: Engine, database: Database) -> None:
     """One group is shown with what has become of its members, also before a worker has counted them."""
-    group = make(engine)
+    group = enqueue_group(engine, "a", "a", then="reports")
     done, failed = lease(engine, 2)
     QUEUE.complete(engine, [done])
     QUEUE.bury(engine, [failed], reason="cannot be read")
@@ -60,7 +50,7 @@ def test_show(cli: Cli, engine: Engine, database: Database) -> None:
 
 def test_cancel(cli: Cli, engine: Engine, database: Database) -> None:
     """It asks first. Members that wait are withdrawn; those that consumers hold are told of."""
-    group = make(engine, members=3)
+    group = enqueue_group(engine, "a", "a", "a", then="reports")
     lease(engine, 1)
     assert cli("groups", "cancel", group, *OWN).status == 2
     assert cli("groups", "cancel", group, *OWN, answer="n\n").status == 1
@@ -82,16 +72,3 @@ def test_unknown(cli: Cli, engine: Engine) -> None:
         unknown = cli("groups", name, *options, str(uuid4()), *OWN)
         assert unknown.status == 1
         assert "'fairqueue groups list --queue documents' shows them" in unknown.err
-
-
-def test_odd_names(cli: Cli, engine: Engine, database: Database) -> None:
-    """Nothing of a name, also within a problem, is taken for markup or a terminal's control."""
-    for name in ODD_NAMES:
-        QUEUE.configure_channel(engine, name, max_backlog=1)
-        QUEUE.enqueue(engine, channel=name, payload=0)
-        group = make(engine, members=0, then=name)
-        fold(database)
-        found = cli("groups", "show", group, *OWN)
-        assert "is full" in found.out
-        assert "\x1b" not in found.out + cli("groups", "list", *OWN).out
-        assert UUID(cli("groups", "show", group, *OWN, "--json").document["group_id"]) == UUID(group)

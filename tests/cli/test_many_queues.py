@@ -1,8 +1,5 @@
 """Connections and statements of commands that read many queues."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from sqlalchemy import Engine, text
 
 from sqlalchemy_fairqueue import Queue
@@ -18,18 +15,6 @@ from tests.fixtures.listeners import listening
 _OTHERS = [Queue(f"q{number}") for number in range(10)]
 
 
-@contextmanager
-def _connections() -> Iterator[list[None]]:
-    """One entry for each connection that is opened in the block."""
-    opened: list[None] = []
-
-    def count(*_: object) -> None:
-        opened.append(None)
-
-    with listening("do_connect", count):
-        yield opened
-
-
 def test_connections(cli: Cli, engine: Engine) -> None:
     """A command opens as many connections for many queues as for one."""
     commands = ("stats",), ("channels",), ("top", "--once")
@@ -38,7 +23,8 @@ def test_connections(cli: Cli, engine: Engine) -> None:
         for queue in queues:
             enqueue(engine, "a", queue=queue)
         for words in commands:
-            with _connections() as opened:
+            opened: list[None] = []
+            with listening("do_connect", lambda *_, to=opened: to.append(None)):
                 found = cli(*words)
             assert found.status == 0
             assert len(queues) == 1 or all(queue.name in found.out for queue in queues)
@@ -55,13 +41,9 @@ def test_statements(cli: Cli, engine: Engine) -> None:
     for queue in _OTHERS[:2]:
         enqueue(engine, "a", queue=queue)
     sent: list[str] = []
-
-    def count(*arguments: object) -> None:
-        sent.append(str(arguments[2]))
-
     for words, for_busy in {"stats": 0, "top --once": 3, "doctor": 0}.items():
         sent.clear()
-        with listening("before_cursor_execute", count):
+        with listening("before_cursor_execute", lambda *arguments: sent.append(arguments[2])):
             found = cli(*words.split())
         assert found.status in {0, 1}, found.err
         assert sum("fq_stats(" in statement for statement in sent) == 1

@@ -28,10 +28,9 @@ def test_from_a_database_to_a_page(cli: Cli, tmp_path: Path) -> None:
     """The history becomes a page and a document of all figures, with the scenarios beside the record."""
     (tmp_path / "scenarios.toml").write_text(_SCENARIOS)
     (tmp_path / "labels.csv").write_text('giant,"Giant, Inc."\n')
-    made = cli(
-        "report", "--queue", "in line", "--out", "page.html", "--scenario", "fifo", "--scenario", "scenarios.toml",
-        "--labels", "labels.csv", "--title", "All <of> it", "--json",
-    )  # fmt: skip
+    scenarios = ("--scenario", "fifo", "--scenario", "scenarios.toml")
+    page = ("--out", "page.html", "--labels", "labels.csv", "--title", "All <of> it")
+    made = cli("report", "--queue", "in line", *scenarios, *page, "--json")
     assert made.status == 0, made.err
     document = made.document
     (queue,) = document["queues"]
@@ -47,15 +46,11 @@ def test_from_a_database_to_a_page(cli: Cli, tmp_path: Path) -> None:
     assert two["replayed"][0]["workers"] == 2
     assert "fairqueue: reading the history" in made.err
     assert "fairqueue: drawing the page" in made.err
-    page = (tmp_path / "page.html").read_text()
-    assert "All &lt;of&gt; it" in page
+    assert "All &lt;of&gt; it" in (tmp_path / "page.html").read_text()
     told = cli("report", "--queue", "in line", "--scenario", "fifo").out
     assert "do not trust the forecasts of queue 'in line'" in told
-    assert [line.split()[2:4] for line in told.splitlines() if line.startswith("in line  ")][-3:] == [
-        ["as", "recorded"],
-        ["as", "recorded,"],
-        ["fifo", "1.0"],
-    ]
+    replayed = [line.split()[2:4] for line in told.splitlines() if line.startswith("in line  ")][-3:]
+    assert replayed == [["as", "recorded"], ["as", "recorded,"], ["fifo", "1.0"]]
 
 
 @pytest.mark.usefixtures("recorded")
@@ -107,10 +102,8 @@ def test_names_from_a_column_of_an_archive(cli: Cli, tmp_path: Path) -> None:
     """--label-column names tenants on the page; the document keeps the channels."""
     (tmp_path / "archive").mkdir()
     parquet.write_table(labelled({GIANT: "Big & Co."}), tmp_path / "archive" / "part.parquet")
-    made = cli(
-        "report", "--queue", "in line", "--archive", "archive", "--label-column", "customer", "--out", "page.html",
-        "--json",
-    )  # fmt: skip
+    archive = ("--archive", "archive", "--label-column", "customer")
+    made = cli("report", "--queue", "in line", *archive, "--out", "page.html", "--json")
     assert made.status == 0, made.err
     assert GIANT in {one["channel"] for one in made.document["channels"]}
     assert "Big &amp; Co." in (tmp_path / "page.html").read_text()

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from tests.cli.conftest import PROGRAM, Cli, Start
 from tests.cli.messages import enqueue
-from tests.cli.processes import ended
+from tests.cli.processes import ended, outcome
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -26,6 +26,11 @@ sys.modules[{missing!r}] = None
 from sqlalchemy_fairqueue.cli.__main__ import run
 run()
 """
+
+
+def _python(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", source, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 def test_command_lines_that_cannot_be_used(bare_cli: Cli) -> None:
@@ -130,8 +135,7 @@ def test_a_narrow_locale(start: Start, cli: Cli, engine: Engine) -> None:
     """Output in a locale without a character for a name still comes, with an escape in its place."""
     enqueue(engine, "köln")
 
-    with start("channels", program=PROGRAM, PYTHONIOENCODING="ascii") as process:
-        found = ended(process)
+    found = outcome(start("channels", program=PROGRAM, PYTHONIOENCODING="ascii"))
     assert (found.status, found.err) == (0, "")
     assert r"k\xf6ln" in found.out
     found = cli("channels", "--json")
@@ -141,10 +145,7 @@ def test_a_narrow_locale(start: Start, cli: Cli, engine: Engine) -> None:
 def test_without_the_extra() -> None:
     """Without typer or rich the command says which extra to install."""
     for missing in ("typer", "rich"):
-        found = subprocess.run(
-            [sys.executable, "-c", _WITHOUT.format(missing=missing)],
-            check=False, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
+        found = _python(_WITHOUT.format(missing=missing))
         assert found.returncode == 1
         assert "pip install 'sqlalchemy-fairqueue[cli]'" in found.stderr
         assert "Traceback" not in found.stderr
@@ -152,10 +153,8 @@ def test_without_the_extra() -> None:
 
 def test_without_the_extra_of_spark(start: Start) -> None:
     """Without Spark, or what its data sources need, a command that uses it says which extra to install."""
-    with start(
-        "spark", "archive", "folder", "--json", program=[sys.executable, "-c", _WITHOUT.format(missing="pyarrow")]
-    ) as process:
-        found = ended(process)
+    without = [sys.executable, "-c", _WITHOUT.format(missing="pyarrow")]
+    found = outcome(start("spark", "archive", "folder", "--json", program=without))
 
     assert (found.status, found.error["kind"]) == (2, "usage"), found.err
     assert found.err.startswith("fairqueue: Spark cannot be used: ")
@@ -168,8 +167,7 @@ def test_the_library_does_without_it() -> None:
         "import sys\nimport sqlalchemy_fairqueue\n"
         "print([name for name in sys.modules if name.startswith(('typer', 'rich', 'sqlalchemy_fairqueue.cli'))])"
     )
-    found = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True, timeout=60)
-    assert found.stdout == "[]\n"
+    assert _python(source).stdout == "[]\n"
 
 
 _IMPORTED = """
@@ -188,8 +186,6 @@ def test_a_command_imports_what_it_uses() -> None:
         "stats --help": r"psycopg|pyspark|sqlalchemy_fairqueue\.(worker|dashboard|reporting|spark)",
         "messages list --help": r"sqlalchemy_fairqueue\.cli\.(worker|report|serving|upkeep|top)",
     }
-    found = subprocess.run(
-        [sys.executable, "-c", _IMPORTED, *unused], check=True, capture_output=True, text=True, timeout=60
-    )
+    found = _python(_IMPORTED, *unused)
     for names, of_others in zip(found.stderr.splitlines(), unused.values(), strict=True):
         assert [name for name in names.split() if re.fullmatch(of_others, name)] == []

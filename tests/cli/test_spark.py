@@ -24,18 +24,7 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
     # Spark's current folder is that of the process, whatever folder a test is in.
     source, folder = str(tmp_path / "messages.json"), str(tmp_path / "archive")
     Path(source).write_text("\n".join(map(json.dumps, rows)))
-    load = (
-        "spark",
-        "enqueue",
-        source,
-        "--format",
-        "json",
-        "--job-id",
-        "march",
-        "--queue",
-        QUEUE.name,
-        "--json",
-    )
+    load = ("spark", "enqueue", source, "--format", "json", "--job-id", "march", "--queue", QUEUE.name, "--json")
 
     done = cli(*load)
     assert done.status == 0, done.err
@@ -65,10 +54,8 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
         assert {one["channel"] for one in made.document["channels"]} == {f"customer-{number}" for number in range(3)}
         assert all(one["policy"] for one in made.document["channels"])
         assert "All &lt;of&gt; it" in (tmp_path / "page.html").read_text()
-    assert (
-        "the report is in page.html"
-        in cli("report", "--engine", "spark", "--archive", folder, "--out", "page.html").out
-    )
+    told = cli("report", "--engine", "spark", "--archive", folder, "--out", "page.html").out
+    assert "the report is in page.html" in told
 
 
 def test_csv_is_enqueued_as_it_was_written(cli: Cli, engine: Engine, spark: "SparkSession", tmp_path: Path) -> None:

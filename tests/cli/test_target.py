@@ -46,41 +46,31 @@ def test_no_database(bare_cli: Cli) -> None:
         assert way in found.err
 
 
-def test_no_engine(bare_cli: Cli, tmp_path: Path) -> None:
-    """A queue without an engine beside it names no database, and the error says where none was found."""
-    (tmp_path / "engineless.py").write_text("from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\n")
-    found = bare_cli("stats", "--app", "engineless:queue", "--app-dir", str(tmp_path))
-
-    assert found.status == 2
-    said = "the module of engineless:queue has no engine; import the engine into that module, set"
-    assert f"{said} {DATABASE_URL_VARIABLE}" in " ".join(found.err.split())
-
-
-@pytest.mark.parametrize("command", [["channels"], ["worker", "{module}:queue"]])
-def test_no_driver(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch, module: Module, command: list[str]) -> None:
-    """A driver that is not installed is named with what to install, by every command alike."""
-    monkeypatch.setitem(sys.modules, "psycopg", None)
+@pytest.mark.parametrize(
+    ("driver", "extra", "command"),
+    [
+        ("psycopg", "psycopg[binary]", ("channels",)),
+        ("psycopg", "psycopg[binary]", ("worker", "{module}:queue")),
+        ("psycopg2", "sqlalchemy-fairqueue[psycopg2]", ("channels", "--app", "{module}:engine")),
+        ("asyncpg", "sqlalchemy-fairqueue[asyncpg]", ("channels", "--app", "{module}:engine")),
+    ],
+)
+def test_no_driver(
+    bare_cli: Cli, monkeypatch: pytest.MonkeyPatch, module: Module, *, driver: str, extra: str, command: tuple[str, ...]
+) -> None:
+    """A driver that is not installed is named with what to install, by every command; so is that of an application."""
+    monkeypatch.setitem(sys.modules, driver, None)
     monkeypatch.setenv(DATABASE_URL_VARIABLE, "postgresql://u@127.0.0.1:1/x")
-    name = module("from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\nqueue.handler()(print)\n")
+    source = "from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\nqueue.handler()(print)\n"
+    if "--app" in command:
+        source = (
+            f"from sqlalchemy import create_engine\nengine = create_engine('postgresql+{driver}://u@127.0.0.1/x')\n"
+        )
+    name = module(source)
     found = bare_cli(*(word.format(module=name) for word in command))
     assert found.status == 2
-    assert found.err.startswith("fairqueue: psycopg cannot be used: ")
-    assert "; pip install 'psycopg[binary]'" in " ".join(found.err.split())
-
-
-@pytest.mark.parametrize(("driver", "package"), [("psycopg2", "psycopg2"), ("asyncpg", "asyncpg")])
-def test_no_driver_of_the_application(
-    bare_cli: Cli, monkeypatch: pytest.MonkeyPatch, module: Module, driver: str, package: str
-) -> None:
-    """So is that of an engine that the application makes."""
-    monkeypatch.setitem(sys.modules, driver, None)
-    name = module(
-        f"from sqlalchemy import create_engine\nengine = create_engine('postgresql+{driver}://u@127.0.0.1/x')\n"
-    )
-    found = bare_cli("channels", "--app", f"{name}:engine")
-    assert found.status == 2
     assert found.err.startswith(f"fairqueue: {driver} cannot be used: ")
-    assert f"; pip install 'sqlalchemy-fairqueue[{package}]'" in " ".join(found.err.split())
+    assert f"; pip install '{extra}'" in " ".join(found.err.split())
 
 
 def test_every_driver_is_psycopg(bare_cli: Cli, database: Database, engine: Engine) -> None:
@@ -92,22 +82,17 @@ def test_every_driver_is_psycopg(bare_cli: Cli, database: Database, engine: Engi
         assert found.document["queues"][0]["ready"] == 1, driver
 
 
-@pytest.mark.parametrize(
-    ("url", "complaint"),
-    [
-        (f"mysql://root:{SECRET}@host/x", "names a mysql database"),
-        (f"root:{SECRET}@host/x", "--database-url cannot be read"),
-        (f"postgresql://root:{SECRET}@host:port/x", "--database-url cannot be read"),
-        ("", "no database is named"),
-    ],
-)
-def test_bad_urls(bare_cli: Cli, url: str, complaint: str) -> None:
+def test_bad_urls(bare_cli: Cli) -> None:
     """A URL that cannot be used is refused without a word of it."""
-    found = bare_cli("stats", "--json", "--debug", "--database-url", url)
-
-    assert found.status == 2
-    assert complaint in found.err
-    assert SECRET not in found.err + found.out
+    for url, complaint in {
+        f"mysql://root:{SECRET}@host/x": "names a mysql database",
+        f"root:{SECRET}@host/x": "--database-url cannot be read",
+        f"postgresql://root:{SECRET}@host:port/x": "--database-url cannot be read",
+        "": "no database is named",
+    }.items():
+        found = bare_cli("stats", "--json", "--debug", "--database-url", url)
+        assert (found.status, complaint in found.err) == (2, True), url
+        assert SECRET not in found.err + found.out
 
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
@@ -119,19 +104,6 @@ def test_passwords_are_never_printed(bare_cli: Cli, debug: list[str]) -> None:
         assert (found.status, found.error["kind"]) == (3, "database_away")
         assert "cannot reach postgresql://u@127.0.0.1:1/shop: " in found.error["message"]
         assert SECRET not in found.err + found.out
-
-
-def test_the_environment_names_the_database(
-    bare_cli: Cli, database: Database, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The environment is asked where the command line is silent, and the command line wins."""
-    enqueue(engine, "a")
-    monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(database))
-
-    assert bare_cli("stats", "--json").document["queues"][0]["ready"] == 1
-    assert bare_cli("stats", "--database-url", "postgresql://u@127.0.0.1:1/x").status == 3
-    monkeypatch.setenv(DATABASE_URL_VARIABLE, "nonsense")
-    assert "FAIRQUEUE_DATABASE_URL cannot be read" in bare_cli("stats").err
 
 
 @pytest.mark.parametrize("make", ["create_engine", "create_async_engine"])
@@ -164,7 +136,9 @@ def test_another_folder(
 def test_which_database_wins(
     bare_cli: Cli, database: Database, module: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """--database-url wins over a named engine, that over the environment, that over the engine beside a queue."""
+    """--database-url wins over a named engine, that over the environment, that over the engine beside a queue. Alone
+    the environment is enough, if it can be read.
+    """
     away = module(_ENGINE.format(url="postgresql+psycopg://u@127.0.0.1:1/x", name="db", make="create_engine"))
     here = module(_ENGINE.format(url=url_of(database), name="db", make="create_engine"))
     monkeypatch.setenv(APP_VARIABLE, f"{away}:db")
@@ -179,6 +153,11 @@ def test_which_database_wins(
     monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(database))
     assert status() == 3
     assert status("--app", f"{away}:documents") == 0
+    monkeypatch.delenv(APP_VARIABLE)
+    assert status() == 0
+    assert status("--database-url", "postgresql://u@127.0.0.1:1/x") == 3
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, "nonsense")
+    assert "FAIRQUEUE_DATABASE_URL cannot be read" in bare_cli("stats").err
 
 
 def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module) -> None:
@@ -188,6 +167,8 @@ def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module) -> None
     names = {
         "module": module(source),
         "broken": module("1 / 0"),
+        "other": module("from sqlalchemy import create_engine\nengine = create_engine('sqlite://')"),
+        "engineless": module("from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\n"),
         "several": module(_ENGINE.format(url=url, name="a", make="create_engine") + "b = create_engine(URL)"),
     }
     for target, complaint in {
@@ -199,20 +180,13 @@ def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module) -> None
         "{module}:documents.missing": "there is no 'missing' in a Queue",
         "{module}:URL": "is a str, not a Queue or an Engine",
         "{broken}:x": "cannot be imported: ZeroDivisionError: division by zero; --debug shows where",
+        "{other}:engine": "the engine speaks sqlite+pysqlite",
+        "{engineless}:queue": "the module of {engineless}:queue has no engine; import the engine into that module, set",
         "{several}:documents": "has several engines: a, b; say which database is meant by --app {several}:a",
     }.items():
         found = bare_cli("stats", "--json", "--app", target.format(**names))
         assert (found.status, found.error["kind"]) == (2, "usage")
-        assert complaint.format(**names) in found.err
-
-
-def test_an_application_that_is_no_postgresql(bare_cli: Cli, module: Module) -> None:
-    """An engine of another database is refused with what it is."""
-    name = module("from sqlalchemy import create_engine\nengine = create_engine('sqlite://')")
-
-    found = bare_cli("stats", "--app", f"{name}:engine")
-    assert found.status == 2
-    assert "the engine speaks sqlite+pysqlite" in found.err
+        assert complaint.format(**names) in " ".join(found.err.split())
 
 
 def test_an_autocommit_engine(bare_cli: Cli, database: Database, engine: Engine, module: Module) -> None:

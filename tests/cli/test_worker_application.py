@@ -4,7 +4,7 @@ import pytest
 
 from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE
 from tests.cli.messages import enqueue
-from tests.cli.processes import ended
+from tests.cli.processes import outcome
 from tests.cli.shops import QUEUE, TASKS, THREADS, Shop, stopped
 from tests.cli.test_target import url_of
 from tests.fixtures.database import Database
@@ -48,19 +48,28 @@ async def run(self, **options):
 workers.AsyncWorker.run = run
 """
     enqueue(shop.engine, "a", kind="where")
-    with shop.worker(text, "--drain", **{DATABASE_URL_VARIABLE: url_of(database)}) as process:
-        found = ended(process)
+    found = outcome(shop.worker(text, "--drain", **{DATABASE_URL_VARIABLE: url_of(database)}))
     assert found.status == 0, found.err
     in_loop = source == TASKS or engines != "no engine"
     assert database.value("select id from parsed") == in_loop
 
 
-_BOUND = f"""{QUEUE}
-from sqlalchemy import create_engine, text
+def _application(database: Database, code: str, kept: str, handler: str = "def parse(delivery, session)") -> str:
+    """The source of a module with engines and sessions of its own, and a handler that notes whether *kept* holds."""
+    note = 'session.execute(text("insert into parsed values (:n)"), {"n": int(bool(' + kept + "))})"
+    return f"""{QUEUE}
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, sessionmaker
+
+url = {url_of(database)!r}
+class Audited(Session): ...
+class AsyncAudited(AsyncSession): ...
+{code}
 
 @queue.handler("parse")
-def parse(delivery, session):
-    session.execute(text("insert into parsed values (:n)"), {{"n": int(session.get_bind() is engine)}})
+{handler}:
+    {"await " if handler.startswith("async") else ""}{note}
 """
 
 
@@ -70,10 +79,8 @@ def test_the_engine_where_a_variable_names_a_database(shop: Shop, database: Data
     enqueue(shop.engine, "a")
     url = database.url.set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)
     named = "postgresql://me@nowhere/other" if other else url
-    with shop.worker(
-        f"{_BOUND}\nengine = create_engine({named!r})\n", "--drain", **{DATABASE_URL_VARIABLE: url_of(database)}
-    ) as process:
-        found = ended(process)
+    source = _application(database, f"engine = create_engine({named!r})", kept="session.get_bind() is engine")
+    found = outcome(shop.worker(source, "--drain", **{DATABASE_URL_VARIABLE: url_of(database)}))
     assert found.status == 0, found.err
     assert database.value("select id from parsed") == (not other)
     told = "not for that of the engine in the module of" in found.err
@@ -83,81 +90,65 @@ def test_the_engine_where_a_variable_names_a_database(shop: Shop, database: Data
 def test_sessions_of_the_class_that_a_handler_takes(shop: Shop, database: Database) -> None:
     """Without a factory handlers get what they are annotated with; a factory of another class is refused."""
     enqueue(shop.engine, "a")
-    source = f"""{QUEUE}
-from sqlalchemy import create_engine, text
-from sqlalchemy.orm import Session, sessionmaker
-
-class Audited(Session):
-    pass
-
-engine = create_engine({url_of(database)!r})
-plain = sessionmaker(engine)
-
-@queue.handler("parse")
-def parse(delivery, session: Audited):
-    session.execute(text("insert into parsed values (:n)"), {{"n": int(isinstance(session, Audited))}})
-"""
-    module = shop.write(source)
-    with shop.run("worker", f"{module}:queue", "--session-factory", f"{module}:plain") as process:
-        refused = ended(process)
+    module = shop.write(
+        _application(
+            database,
+            "engine = create_engine(url)\nplain = sessionmaker(engine)",
+            handler="def parse(delivery, session: Audited)",
+            kept="isinstance(session, Audited)",
+        )
+    )
+    refused = outcome(shop.run("worker", f"{module}:queue", "--session-factory", f"{module}:plain"))
     assert refused.status == 2
     assert f"needs sessions of {module}.Audited; give a sessionmaker with class_= that class" in refused.err
-    with shop.run("worker", f"{module}:queue", "--drain") as process:
-        found = ended(process)
+    found = outcome(shop.run("worker", f"{module}:queue", "--drain"))
     assert (found.status, database.value("select id from parsed")) == (0, 1), found.err
 
 
-@pytest.mark.parametrize(("kind", "words"), [("sync", ["--threads"]), ("async", ["--async"])])
-def test_the_sessions_of_the_application(shop: Shop, database: Database, kind: str, words: list[str]) -> None:
+@pytest.mark.parametrize(("prefix", "words"), [("", ["--threads"]), ("async_", ["--async"])], ids=["sync", "async"])
+def test_the_sessions_of_the_application(shop: Shop, database: Database, prefix: str, words: list[str]) -> None:
     """Handlers get what the factory makes, with what the application has put on it; other settings arrive, too."""
     enqueue(shop.engine, "a")
-    package, make, name, wait = {
-        "sync": ("sqlalchemy.orm", "sessionmaker", "Session", ""),
-        "async": ("sqlalchemy.ext.asyncio", "async_sessionmaker", "AsyncSession", "await "),
-    }[kind]
-    engine = "create_engine" if kind == "sync" else "create_async_engine"
-    source = f"""{QUEUE}
-from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import create_async_engine
-from {package} import {make}, {name}
-
-class Audited({name}):
-    pass
-
-engine = {engine}({url_of(database)!r})
-sessions = {make}(engine, class_=Audited)
-
-@queue.handler("parse")
-{wait and "async "}def parse(delivery, session):
-    if isinstance(session, Audited):
-        {wait}session.execute(text("insert into parsed values (7)"))
-"""
-    module = shop.write(source)
-    words += ["--session-factory", f"{module}:sessions", "--name", "auditor", "--prefetch", "0", "--drain", "--json"]
-    with shop.run("worker", f"{module}:queue", *words) as process:
-        found = ended(process)
+    audited = "AsyncAudited" if prefix else "Audited"
+    module = shop.write(
+        _application(
+            database,
+            f"engine = create_{prefix}engine(url)\nsessions = {prefix}sessionmaker(engine, class_={audited})",
+            handler=f"{prefix.replace('_', ' ')}def parse(delivery, session)",
+            kept=f"isinstance(session, {audited})",
+        )
+    )
+    words = [*words, "--session-factory", f"{module}:sessions", "--name", "auditor", "--prefetch", "0", "--drain"]
+    found = outcome(shop.run("worker", f"{module}:queue", *words, "--json"))
     assert (found.status, found.document["worker"]) == (0, "auditor"), found.err
-    assert database.value("select id from parsed") == 7
+    assert database.value("select id from parsed") == 1
 
 
 def test_an_engine_for_the_workers_own_connections(shop: Shop, database: Database) -> None:
     """The worker's own connections are those of the engine that is named, and handlers' sessions are not."""
     enqueue(shop.engine, "a")
-    source = f"""{QUEUE}
-from sqlalchemy import create_engine, event, text
-from sqlalchemy.ext.asyncio import create_async_engine
-
-engine = create_async_engine({url_of(database)!r})
-own = create_engine({url_of(database)!r})
-connected = []
-event.listen(own, "connect", lambda *_: connected.append(1))
-
-@queue.handler("parse")
-async def parse(delivery, session):
-    ours = connected and session.bind is engine
-    await session.execute(text("insert into parsed values (:n)"), {{"n": int(bool(ours))}})
-"""
-    module = shop.write(source)
-    with shop.run("worker", f"{module}:queue", "--worker-engine", f"{module}:own", "--drain") as process:
-        found = ended(process)
+    module = shop.write(
+        _application(
+            database,
+            "engine, own, connected = create_async_engine(url), create_engine(url), []\n"
+            'event.listen(own, "connect", lambda *_: connected.append(1))',
+            handler="async def parse(delivery, session)",
+            kept="connected and session.bind is engine",
+        )
+    )
+    found = outcome(shop.run("worker", f"{module}:queue", "--worker-engine", f"{module}:own", "--drain"))
     assert (found.status, database.value("select id from parsed")) == (0, 1), found.err
+
+
+def test_sessions_of_plain_functions_in_an_event_loop(shop: Shop, database: Database) -> None:
+    """They are of their own, by default or from a factory of the application."""
+    code, kept = (
+        "audited = sessionmaker(create_engine(url), class_=Audited)",
+        "type(session).__name__ == delivery.channel",
+    )
+    module = shop.write(_application(database, code, kept))
+    for expected, words in ("Session", []), ("Audited", ["--sync-session-factory", f"{module}:audited"]):
+        enqueue(shop.engine, expected)
+        found = outcome(shop.run("worker", f"{module}:queue", "--async", "--drain", *words))
+        assert found.status == 0, found.err
+    assert database.value("select sum(id) from parsed") == 2

@@ -14,9 +14,13 @@ from tests.worker.helpers import retimed, until
 
 
 def test_list(cli: Cli, engine: Engine, database: Database) -> None:
-    """Workers stand with what they hold; names come out as they are."""
+    """Workers stand with what they hold, of which there may be none; names come out as they are."""
     enqueue(engine, "customer-7", "customer-7", "customer-8")
     assert "has no worker with a live lease" in cli("workers", "list").out
+    found = cli("workers", "stop", "w1", "--queue", "documents")
+    assert (found.status, "no worker of that name has a live lease" in found.out) == (1, True)
+    assert cli("workers", "stop", "w1", "--queue", "documets").status == 1
+    assert cli("workers", "stop", "", "--queue", "documents").status == 2
     for name, limit in (("[red]w1", 2), ("w2", 1)):
         assert len(lease(engine, limit, queue=Queue("documents"))) == limit
         database.execute("update fq_lease set consumer = :name where consumer not like '%w1'", name=name)
@@ -28,11 +32,7 @@ def test_list(cli: Cli, engine: Engine, database: Database) -> None:
     assert found[1]["stop_requested_at"] is not None
     rows = cli("workers", "list").rows()
     assert [row[:2] for row in rows[:3]] == [["worker", "holds"], ["[red]w1", "2"], ["w2", "1"]]
-    assert [[row[0], row[2]] for row in rows[-3:]] == [
-        ["[red]w1", "parse"],
-        ["[red]w1", "parse"],
-        ["w2", "parse"],
-    ]
+    assert [[row[0], row[2]] for row in rows[-3:]] == [["[red]w1", "parse"], ["[red]w1", "parse"], ["w2", "parse"]]
 
 
 def test_a_cancel_that_is_ignored(cli: Cli, engine: Engine) -> None:
@@ -52,9 +52,8 @@ def test_a_cancel_that_is_ignored(cli: Cli, engine: Engine) -> None:
     assert (worker["host"], worker["pid"]) == (host, int(pid))
     shown = cli("messages", "show", str(first), "--json").document
     assert (shown["cancelled"], shown["cancelled_at"]) == (True, worker["cancelled_at"])
-    assert f"'fairqueue workers stop {consumer} --queue documents'" in " ".join(
-        cli("messages", "show", str(first)).out.split()
-    )
+    text = " ".join(cli("messages", "show", str(first)).out.split())
+    assert f"'fairqueue workers stop {consumer} --queue documents'" in text
 
     handlers = cli("workers", "list", "--json").document["handlers"]
     assert [(one["consumer"], one["message_id"], one["kind"], one["channel"]) for one in handlers] == [
@@ -62,9 +61,8 @@ def test_a_cancel_that_is_ignored(cli: Cli, engine: Engine) -> None:
     ]  # fmt: skip
     assert [one["cancelled_at"] is None for one in handlers] == [False, True]
     assert all(one["delivered_at"] and one["held_seconds"] >= 0 for one in handlers)
-    assert [one["message_id"] for one in cli("workers", "list", "--limit", "1", "--json").document["handlers"]] == [
-        first
-    ]
+    [handler] = cli("workers", "list", "--limit", "1", "--json").document["handlers"]
+    assert handler["message_id"] == first
     queue.release(engine, delivery)
     assert cli("workers", "list", "--json").document["workers"][0]["cancelled"] == 0
 
@@ -87,13 +85,3 @@ def test_stop(cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture) -> Non
         assert (found.status, found.document) == (0, {"queue": "documents", "consumer": "w1", "alive": True})
         until(lambda: "worker w1 stopped" in caplog.text, "it stops")
     assert "worker w1 stops: 'dana' asked it to" in caplog.text
-
-
-def test_nobody(cli: Cli, engine: Engine) -> None:
-    """A name that no live lease has ends with status 1, and so does a queue that is not there."""
-    enqueue(engine, "customer-7")
-    found = cli("workers", "stop", "w1", "--queue", "documents")
-    assert found.status == 1
-    assert "is asked to stop, but no worker of that name has a live lease" in found.out
-    assert cli("workers", "stop", "w1", "--queue", "documets").status == 1
-    assert cli("workers", "stop", "", "--queue", "documents").status == 2

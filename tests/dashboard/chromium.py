@@ -19,7 +19,7 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import WebDriverWait
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
@@ -62,7 +62,7 @@ class Chromium:
     def click(self, button: str) -> None:
         """Press a button, by its text."""
         if self.keyboard:
-            self.go_to(button)
+            self._go_to("button", button)
             return
         self._patiently(lambda: self.driver.find_element(By.XPATH, f"//button[normalize-space()='{button}']").click())
 
@@ -78,17 +78,11 @@ class Chromium:
 
     def choose(self, field: str, text: str) -> None:
         """Choose an option, by its text."""
-        if self.keyboard:
-            self._patiently(lambda: self._field(field).send_keys(text))
-            return
-        self._patiently(lambda: Select(self.driver.find_element(By.NAME, field)).select_by_visible_text(text))
+        self._patiently(lambda: self._field(field).send_keys(text))
 
     def tick(self, field: str) -> None:
         """Tick a box."""
-        if self.keyboard:
-            self._patiently(lambda: self._field(field).send_keys(Keys.SPACE))
-            return
-        self._patiently(lambda: self.driver.find_element(By.NAME, field).click())
+        self._patiently(lambda: self._field(field).send_keys(Keys.SPACE))
 
     def _field(self, name: str) -> Any:
         """A field by its name, reached by the tab key where there is no mouse."""
@@ -120,10 +114,6 @@ class Chromium:
             return True
 
         waiting.until(done)
-
-    def go_to(self, button: str) -> None:
-        """Reach a button by the tab key, and press it by the enter key."""
-        self._go_to("button", button)
 
     def follow(self, link: str) -> None:
         """Reach a link by the tab key, and follow it by the enter key."""

@@ -1,6 +1,7 @@
 """The dashboard as people see it: pages asked for by a viewer, an operator or a stranger, read as HTML."""
 
 import asyncio
+import logging
 import re
 import socket
 import threading
@@ -136,6 +137,7 @@ def authorize(request: Request) -> Access | None:
 
 
 Browse = Callable[[str], Browser]
+Audit = Callable[[], list[str]]
 
 
 class _Server(uvicorn.Server):
@@ -191,6 +193,14 @@ def visited(app: Starlette, *, follow: bool = True) -> Iterator[httpx.Client]:
     """Serve an application and visit it."""
     with served(app) as address, Visitor(base_url=address, follow_redirects=follow, timeout=60) as client:
         yield client
+
+
+@pytest.fixture
+def audit(caplog: pytest.LogCaptureFixture) -> Audit:
+    """The record of what operators did: ``audit()``."""
+    logger = "sqlalchemy_fairqueue.dashboard.audit"
+    caplog.set_level(logging.INFO, logger)
+    return lambda: [record.message for record in caplog.records if record.name == logger]
 
 
 @pytest.fixture

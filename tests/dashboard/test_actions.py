@@ -1,7 +1,7 @@
 """Operators act, and it leaves a line; viewers and strangers do not, and no other site can."""
 
-import logging
 from datetime import timedelta
+from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import Engine, select, text
@@ -13,23 +13,15 @@ from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.dashboard import Access, create_dashboard
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.models import StopRequest
-from tests.cli.messages import QUEUE, bury, enqueue, lease
-from tests.dashboard.conftest import Browse, Form, visited
+from tests.cli.messages import QUEUE, bury, enqueue, enqueue_group, lease
+from tests.dashboard.conftest import Audit, Browse, Form, visited
 from tests.dashboard.test_pages import PAGES
 from tests.policies import SAMPLES
 
-_AUDIT = "sqlalchemy_fairqueue.dashboard.audit"
 _TENANT = {"queue": "documents", "channel": "customer-7"}
 
 
-@pytest.fixture
-def audit(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """The record of actions."""
-    caplog.set_level(logging.INFO, _AUDIT)
-    return caplog
-
-
-def test_pause_and_resume(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_pause_and_resume(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A tenant is paused and resumed, and each is a line with who did it."""
     enqueue(engine, "customer-7")
     user = browse("operator")
@@ -38,13 +30,13 @@ def test_pause_and_resume(browse: Browse, engine: Engine, audit: pytest.LogCaptu
     assert QUEUE.channels(engine, "customer-7")[0].paused_at is not None
     user.submit(page.form("Resume"))
     assert QUEUE.channels(engine, "customer-7")[0].paused_at is None
-    assert [record.message for record in audit.records if record.name == _AUDIT] == [
+    assert audit() == [
         "'otto' did pause on queue 'documents' channel='customer-7': paused",
         "'otto' did resume on queue 'documents' channel='customer-7': resumed",
     ]
 
 
-def test_policy(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_policy(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A change of a policy is shown with its effect before it is made, and changes only what was changed."""
     QUEUE.configure_channel(engine, "customer-7", max_concurrency=5, max_backlog=100)
     enqueue(engine, "customer-7", "customer-7", "other")
@@ -59,12 +51,12 @@ def test_policy(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture)
     assert "The policy was changed." in user.submit(asked.form("Change the policy")).text
     [stats] = QUEUE.channels(engine, "customer-7")
     assert (stats.weight, stats.rate, stats.max_concurrency, stats.max_backlog) == (3, Rate.parse("10/s"), None, 100)
-    assert "weight: 1 -> 3" in audit.text
+    assert "weight: 1 -> 3" in audit()[0]
     unchanged = user.submit(user.get("tenant", **_TENANT).form("Preview the change…"))
     assert "The policy was changed." not in unchanged.text
 
 
-def test_stop_a_worker(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_stop_a_worker(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A worker is asked to stop after a question, in the name of the operator; one that has gone is said to have."""
     enqueue(engine, "customer-7")
     name = "<b>host:7</b>"
@@ -89,24 +81,12 @@ def test_stop_a_worker(browse: Browse, engine: Engine, audit: pytest.LogCaptureF
     with Session(engine) as session, session.begin():
         session.execute(text("delete from fq_lease"))
     assert "no worker of that name has a lease" in user.submit(done).text
-    assert [record.message for record in audit.records if record.name == _AUDIT] == [
+    done.action = "act?action=stop_worker&queue=documents"
+    assert user.submit(done).status == 404
+    assert audit() == [
         f"'otto' did stop_worker on queue 'documents' consumer={name!r}: asked",
         f"'otto' did stop_worker on queue 'documents' consumer={name!r}: no lease",
     ]
-
-
-def test_a_viewer_stops_no_worker(browse: Browse, engine: Engine) -> None:
-    """The form of an operator is refused when a viewer sends it, and where no worker is named."""
-    enqueue(engine, "customer-7")
-    lease(engine, 1)
-    form = browse("operator").get("workers").form("Stop…")
-    form.fields["confirmed"] = "yes"
-    assert browse("viewer").submit(form).status == 403
-    assert browse("nobody").submit(form).status == 403
-    with Session(engine) as session:
-        assert session.scalars(select(StopRequest)).all() == []
-    form.action = "act?action=stop_worker&queue=documents"
-    assert browse("operator").submit(form).status == 404
 
 
 @pytest.mark.parametrize("fields", [list(SAMPLES)[::2], list(SAMPLES)[1::2]])
@@ -146,19 +126,22 @@ def test_bad_values(browse: Browse, engine: Engine) -> None:
 
 
 def test_purge_and_cancel(browse: Browse, engine: Engine) -> None:
-    """What cannot be undone is asked before: the messages of a tenant, and a message."""
-    [first, _] = enqueue(engine, "customer-7", "customer-7")
+    """What cannot be undone is asked before: the messages of a tenant, and a message, of which a consumer is told."""
+    out, first, _ = enqueue(engine, *["customer-7"] * 3)
+    lease(engine, 1)
     user = browse("operator")
     asked = user.submit(user.get("message", queue="documents", id=first).form("Cancel…"))
     assert QUEUE.stats(engine).ready == 2
     assert "Cancelled." in user.submit(asked.form("Cancel the message")).text
+    asked = user.submit(user.get("message", queue="documents", id=out).form("Cancel…"))
+    assert "A consumer holds the message" in user.submit(asked.form("Cancel the message")).text
     asked = user.submit(user.get("tenant", **_TENANT).form("Purge…"))
     assert "Delete 1 undelivered messages of 'customer-7' for good?" in asked.text
     user.submit(asked.form("Delete them"))
     assert QUEUE.stats(engine).ready == 0
 
 
-def test_retry_now(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+def test_retry_now(browse: Browse, engine: Engine, audit: Audit) -> None:
     """A message that waits for its time is due at once; one that is due, held or gone has no button, or stays."""
     [due] = enqueue(engine, "customer-7")
     [later] = enqueue(engine, "customer-7", delay=timedelta(days=1))
@@ -171,25 +154,18 @@ def test_retry_now(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixtu
     assert "It was due already." in user.submit(form).text
     lease(engine, 2)
     assert "A consumer holds the message already." in user.submit(form).text
-    assert [record.message.rpartition(": ")[2] for record in audit.records if record.name == _AUDIT] == [
-        "due", "unchanged", "leased",
-    ]  # fmt: skip
-
-
-def test_cancel_of_a_message_that_is_out(browse: Browse, engine: Engine) -> None:
-    """Its consumer is told, and the page says so."""
-    [message_id] = enqueue(engine, "customer-7")
-    lease(engine, 1)
-    user = browse("operator")
-    asked = user.submit(user.get("message", queue="documents", id=message_id).form("Cancel…"))
-    assert "A consumer holds the message" in user.submit(asked.form("Cancel the message")).text
+    assert [message.rpartition(": ")[2] for message in audit()] == ["due", "unchanged", "leased"]
 
 
 def test_groups_of_dead_letters(browse: Browse, engine: Engine) -> None:
-    """A group is redriven or purged, and no other one."""
+    """A group is redriven or purged, and no other one; a single letter is redriven from its page."""
     bury(engine, "a", "b", kind="parse")
+    [single] = bury(engine, "a", kind="print")
     bury(engine, "a", kind="render")
     user = browse("operator")
+    page = user.submit(user.get("message", queue="documents", id=single).form("Redrive"))
+    assert "Redriven: 1." in page.text
+    assert "waits for its turn" in page.text
     forms = [form for form in user.get("dead").forms if form.button == "Redrive"]
     [parse] = [form for form in forms if "kind=parse" in form.action]
     assert "Redriven: 2." in user.submit(parse).text
@@ -200,22 +176,12 @@ def test_groups_of_dead_letters(browse: Browse, engine: Engine) -> None:
     assert QUEUE.dead_letters.list(engine) == []
 
 
-def test_one_dead_letter(browse: Browse, engine: Engine) -> None:
-    """A dead letter is redriven from its page."""
-    [message_id, _] = bury(engine, "a", "b")
-    user = browse("operator")
-    page = user.submit(user.get("message", queue="documents", id=message_id).form("Redrive"))
-    assert "Redriven: 1." in page.text
-    assert "waits for its turn" in page.text
-
-
 def test_schedules(browse: Browse, engine: Engine) -> None:
     """A schedule is shown, run at once, paused and resumed."""
     QUEUE.schedules.set(
         engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin", kind="report"
     )
     enqueue(engine, "customer-8")
-    assert browse("viewer").get("schedules").forms == []
     user = browse("operator")
     page = user.get("schedules")
     assert "nightly" in page.text
@@ -233,21 +199,34 @@ def test_schedules(browse: Browse, engine: Engine) -> None:
 
 
 def test_viewers_and_strangers(browse: Browse, engine: Engine) -> None:
-    """A viewer sees no button and may not act; a stranger sees nothing."""
-    enqueue(engine, "customer-7")
-    form = browse("operator").get("tenant", **_TENANT).form("Pause")
-    assert browse("viewer").get("tenant", **_TENANT).forms == []
-    assert browse("viewer").submit(form).status == 403
-    assert browse("stranger").submit(form).status == 403
-    for page in (*PAGES, "live", "message", "tenant", "plan", "group"):
+    """A viewer sees no button, and what an operator could send is refused; a stranger sees nothing."""
+    QUEUE.plans.configure(engine, "gold", weight=5)
+    QUEUE.schedules.set(engine, "nightly", channel="customer-7", every=timedelta(hours=1), kind="report")
+    bury(engine, "customer-7")
+    enqueue(engine, "customer-8")
+    lease(engine, 1)
+    [message] = enqueue(engine, "customer-7")
+    group = enqueue_group(engine, "customer-9")
+    pages = [f"message?queue=documents&id={message}", f"group?queue=documents&group={group}"]
+    pages += [f"tenant?{urlencode(_TENANT)}", "plan?queue=documents&plan=gold"]
+    for page in (*PAGES, *pages, "live"):
         found = browse("stranger").get(page)
-        assert found.status == 403
-        assert "customer-7" not in found.text
-    assert QUEUE.channels(engine, "customer-7")[0].paused_at is None
+        assert (found.status, "customer-" in found.text) == (403, False), page
+    actions = set()
+    for page in ("limits", "dead", "schedules", "workers", "messages", "tenants?queue=documents", *pages):
+        assert {form.method for form in browse("viewer").get(page).forms} <= {"get"}, page
+        for form in (form for form in browse("operator").get(page).forms if form.method == "post"):
+            actions.add(form.action.partition("action=")[2].partition("&")[0])
+            for user in ("viewer", "stranger"):
+                assert browse(user).submit(form, confirmed="yes").status == 403, (user, form.action)
+    assert len(actions) > 12, actions
+    assert QUEUE.admin.audits(engine) == []
 
 
-def test_forms_of_other_sites(browse: Browse, engine: Engine) -> None:
-    """A form that another site sends with the browser's cookies is refused."""
+def test_forms_that_are_not_of_the_page(browse: Browse, engine: Engine) -> None:
+    """A form that another site sends with the browser's cookies is refused, and so is one without the token of this
+    browser, one from before the cookie, and one that is larger than any of ours.
+    """
     enqueue(engine, "customer-7")
     user = browse("operator")
     form = user.get("tenant", **_TENANT).form("Pause")
@@ -256,16 +235,9 @@ def test_forms_of_other_sites(browse: Browse, engine: Engine) -> None:
     ):  # fmt: skip
         answer = user.client.post(f"/{form.action}", data=form.fields, headers={"x-user": "operator", name: value})
         assert answer.status_code == 403
-    assert QUEUE.channels(engine, "customer-7")[0].paused_at is None
-
-
-def test_forms_without_their_token(browse: Browse, engine: Engine) -> None:
-    """A form without the token of this browser is refused, and so is one from before the cookie."""
-    enqueue(engine, "customer-7")
-    user = browse("operator")
-    form = user.get("tenant", **_TENANT).form("Pause")
     assert user.submit(Form(form.action, "post")).status == 403
     assert user.submit(form, csrf="0" * 64).status == 403
+    assert user.submit(form, more="x" * 100_000).status == 413
     user.client.cookies.clear()
     assert user.submit(form).status == 403
     assert user.client.get("/act", headers={"x-user": "operator"}).status_code == 405
@@ -294,14 +266,6 @@ def test_an_async_callback_and_a_login(engine: Engine) -> None:
         assert client.get("/").headers["location"] == "/login"
         client.cookies.set("in", "1")
         assert client.get("/").status_code == 200
-
-
-def test_large_forms(browse: Browse, engine: Engine) -> None:
-    """A form larger than any of ours is refused before it is read."""
-    enqueue(engine, "customer-7")
-    user = browse("operator")
-    form = user.get("tenant", **_TENANT).form("Pause")
-    assert user.submit(form, more="x" * 100_000).status == 413
 
 
 def test_audit(browse: Browse, engine: Engine) -> None:

@@ -9,11 +9,10 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from sqlalchemy import Engine, text
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, Queue
-from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
-from tests.dashboard.chromium import MISSING, Open, chromium
+from sqlalchemy_fairqueue import Queue
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, enqueue_group, lease
+from tests.dashboard.chromium import MISSING, Chromium, Open, chromium
 from tests.dashboard.scenario import busy, set_aside
 
 _PAGES = (
@@ -70,8 +69,7 @@ def _hostile_pages(engine: Engine) -> list[str]:
     set_aside(engine, hostile, words=hostile * 9)
     [message] = enqueue(engine, "customer-7", payload={"long": "secret" * 350, hostile: hostile})
     enqueue(engine, "a", queue=Queue(hostile))
-    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
-        group.enqueue_many([Enqueue(channel=hostile, payload=1)])
+    group = enqueue_group(engine, hostile)
     ids = (message, dead, tried, tried_too.message_id, done.message_id)
     pages = [f"message?queue=documents&id={one}" for one in ids]
     pages += [f"tenant?{urlencode({'queue': 'documents', 'channel': name})}" for name in ("customer-7", hostile)]
@@ -79,7 +77,7 @@ def _hostile_pages(engine: Engine) -> list[str]:
     return [
         *pages,
         f"plan?{urlencode({'queue': 'documents', 'plan': hostile})}",
-        f"group?queue=documents&group={group.id}",
+        f"group?queue=documents&group={group}",
     ]
 
 
@@ -109,36 +107,15 @@ def test_every_page_at_every_width_and_in_both_schemes(chromium: Open, engine: E
     assert browser.complaints() == []
 
 
-def test_every_page_without_scripts(chromium: Open, engine: Engine) -> None:
-    """Without JavaScript each page is readable, with hostile names as text."""
-    pages = _hostile_pages(engine)
-    browser = chromium(scripts=False)
-    for page in (*_PAGES, *pages):
-        browser.open(page)
-        assert "As of" in browser.text, page
-        assert browser.driver.find_elements(By.TAG_NAME, "img") == []
-    browser.open("tenants")
-    assert _HOSTILE in browser.text
-    for page in pages[2], pages[7]:
-        browser.open(page)
-        assert _HOSTILE in browser.text, page
-
-
-def test_a_stranger_sees_nothing(chromium: Open, engine: Engine) -> None:
-    """Whoever the callback does not know gets a refusal in place of each page."""
-    pages = (*_PAGES, *_hostile_pages(engine))
-    browser = chromium("stranger")
-    for page in pages:
-        browser.driver.get(f"{browser.address}/{page}")
-        assert "You may not see this dashboard." in browser.text, page
-        assert "customer-7" not in browser.driver.page_source
-
-
 def test_every_page_by_keyboard(chromium: Open, engine: Engine) -> None:
-    """Without a mouse: each page is reached from the first by tab and enter, and a tenant and a message from there."""
+    """Without a mouse: the first tab skips to the content; each page is reached from the first by tab and enter, and a
+    tenant and a message from there.
+    """
     [message] = enqueue(engine, "customer-7")
     browser = chromium()
     browser.open()
+    browser.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    assert browser.driver.switch_to.active_element.text == "Skip to the content"
     for link, words in (
         ("Plans", "which tenants follow"), ("Groups", "Messages with a follow-up"),
         ("Dead letters", "will not be tried again"), ("Schedules", "enqueued at their times"),
@@ -151,38 +128,30 @@ def test_every_page_by_keyboard(chromium: Open, engine: Engine) -> None:
     assert browser.complaints() == []
 
 
-def test_keyboard(chromium: Open, engine: Engine) -> None:
-    """Without a mouse: the first tab skips to the content, and links are reached and opened."""
-    enqueue(engine, "customer-7")
-    browser = chromium()
-    browser.open()
-    keys = browser.driver.find_element(By.TAG_NAME, "body")
-    keys.send_keys(Keys.TAB)
-    assert browser.driver.switch_to.active_element.text == "Skip to the content"
-    for _ in range(30):
-        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-        if browser.driver.switch_to.active_element.text == "Tenants":
-            break
-    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    browser.wait_for("1 tenant waits")
-
-
 def test_new_figures_come_by_themselves(chromium: Open, engine: Engine) -> None:
-    """An open page shows what is new; it stops where somebody wants that, and while they edit."""
+    """An open page shows what is new; not while somebody edits it, nor between two presses of the button Live."""
     enqueue(engine, "customer-7")
     browser = chromium()
+
+    def until_told_of(events: int) -> None:
+        told = "const done = arguments[0], told = new EventSource('live'); let n = 0;"
+        told += f"told.addEventListener('figures', () => {{ if (++n >= {events}) {{ told.close(); done(n); }} }})"
+        assert browser.driver.execute_async_script(told) == events
+
     browser.open("tenants")
     browser.wait_for("customer-7")
     enqueue(engine, "customer-8")
     browser.wait_for("customer-8")
+    browser.press("Live", "Paused")
+    enqueue(engine, "customer-9")
+    until_told_of(1)
+    assert "customer-9" not in browser.text
+    browser.press("Paused", "customer-9")
     browser.open("tenant?queue=documents&channel=customer-7")
     browser.fill("weight", "5")
     enqueue(engine, "customer-7")
-    for _ in range(2):
-        # Two more events, of which neither may take the field away.
-        told = "const done = arguments[0], told = new EventSource('live'); let n = 0;"
-        told += "told.addEventListener('figures', () => { if (++n > 1) { told.close(); done(n); } })"
-        assert browser.driver.execute_async_script(told) == 2
+    # Neither of two may take the field away.
+    until_told_of(2)
     assert browser.driver.find_element(By.NAME, "weight").get_attribute("value") == "5"
     assert browser.complaints() == []
 
@@ -200,92 +169,30 @@ def test_the_first_figures(chromium: Open, engine: Engine, *, scripts: bool) -> 
     assert page.complaints() == []
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_shares(chromium: Open, engine: Engine, width: int) -> None:
-    """Both shares of a tenant are drawn within its row, and told in words."""
-    QUEUE.configure(engine, fair_by="cost", history=True)
-    enqueue(engine, "customer-7", cost=9)
-    QUEUE.complete(engine, lease(engine, 1))
-    enqueue(engine, "customer-7", "customer-7")
-    lease(engine, 1)
-    browser = chromium()
-    browser.resize(width, 800)
-    browser.open("tenants")
-
-    def drawn(_: object) -> bool:
-        script = "const e = document.querySelector('tr .shareline svg'); return e && e.getBoundingClientRect().toJSON()"
-        box = browser.driver.execute_script(script)
-        return bool(box and box["width"] > 20 and box["height"] > 4 and 0 <= box["left"] <= box["right"] <= width)
-
-    browser.wait_until(drawn)
-    assert len(browser.driver.find_elements(By.CSS_SELECTOR, "tr .shareline svg")) == 2
-    assert "by cost" in browser.text
-    assert "by messages" in browser.text
-    assert browser.overflow() <= 0
-    assert browser.complaints() == []
-
-
-def test_figures_stand_still_on_demand(chromium: Open, engine: Engine) -> None:
-    """The button Live stops new figures, says so, and lets them come again."""
-    enqueue(engine, "customer-7")
-    browser = chromium()
-    browser.open("tenants")
-    browser.click("Live")
-    browser.wait_for("Paused")
-    enqueue(engine, "customer-8")
-    script = "const done = arguments[0]; new EventSource('live').addEventListener('figures', () => done(1))"
-    browser.driver.execute_async_script(script)
-    assert "customer-8" not in browser.text
-    browser.click("Paused")
-    browser.wait_for("customer-8")
+_CHANGE = ("Preview the change…", "Change the policy of", "Change the policy", "The policy was changed.")
 
 
 @pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
 def test_actions(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
-    """Buttons do what they say, after a question where it cannot be undone, and the policy forbids none of it."""
-    enqueue(engine, "customer-7", "customer-7")
-    browser = chromium()
-    browser.keyboard = keyboard
-    browser.open("tenant?queue=documents&channel=customer-7")
-    browser.click("Pause")
-    browser.wait_for("Paused.")
-    assert QUEUE.channels(engine, "customer-7")[0].paused_at is not None
-    browser.press("Resume", "Resumed.")
-    browser.fill("weight", "4")
-    browser.click("Preview the change…")
-    browser.wait_for("Change the policy of")
-    browser.click("Change the policy")
-    browser.wait_for("The policy was changed.")
-    assert QUEUE.channels(engine, "customer-7")[0].weight == 4
-    browser.click("Purge…")
-    browser.wait_for("Delete 2 undelivered messages")
-    browser.click("Delete them")
-    browser.wait_for("Purged 2.")
-    assert QUEUE.stats(engine).ready == 0
-    assert browser.complaints() == []
-
-
-@pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
-def test_actions_on_plans_and_messages(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
-    """Plans, tenants on them and messages: each button does what it says."""
+    """Of tenants, plans and messages: buttons do what they say, after a question where it cannot be undone, and the
+    policy of the pages forbids none of it.
+    """
     QUEUE.plans.configure(engine, "gold", weight=5)
-    [moved, cancelled] = enqueue(engine, "customer-7", "customer-7")
+    moved, cancelled, _, _ = enqueue(engine, *["customer-7"] * 4)
     [later] = enqueue(engine, "customer-7", delay=timedelta(days=1))
     browser = chromium()
     browser.keyboard = keyboard
-    tenant = "tenant?queue=documents&channel=customer-7"
-    browser.open(tenant)
+    browser.open("tenant?queue=documents&channel=customer-7")
+    browser.press("Pause", "Paused.", "Resume", "Resumed.")
     browser.choose("plan", "gold")
-    browser.press("Preview the change…", "Change the policy of", "Change the policy", "The policy was changed.")
+    browser.press(*_CHANGE)
     browser.fill("weight", "3")
-    browser.press("Preview the change…", "Change the policy of", "Change the policy", "The policy was changed.")
+    browser.press(*_CHANGE)
     browser.tick("reset.weight")
-    browser.press("Preview the change…", "weight 3 5", "Change the policy", "The policy was changed.")
+    browser.press("Preview the change…", "weight 3 5", *_CHANGE[2:])
     [stats] = QUEUE.channels(engine, "customer-7")
     assert (stats.plan, stats.weight, stats.overridden) == ("gold", 5, ())
-    browser.open("plan?queue=documents&plan=silver")
-    browser.fill("rate", "5/s")
-    browser.press("Make the plan…", "Make the plan 'silver'?", "Make the plan", "The plan was changed.")
+    _make_a_plan(browser)
     browser.press("Remove…", "Remove the plan 'silver'?", "Remove the plan", "The plan was removed.")
     browser.open(f"message?queue=documents&id={moved}")
     browser.fill("to", "customer-8")
@@ -294,67 +201,60 @@ def test_actions_on_plans_and_messages(chromium: Open, engine: Engine, *, keyboa
     browser.press("Run now", "It is due now.")
     browser.open(f"message?queue=documents&id={cancelled}")
     browser.press("Cancel…", "Cancel message", "Cancel the message", "Cancelled.")
+    browser.open("tenant?queue=documents&channel=customer-7")
+    browser.press("Purge…", "Delete 3 undelivered messages", "Delete them", "Purged 3.")
     assert browser.complaints() == []
 
 
 @pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
-def test_actions_on_groups_schedules_and_letters(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
-    """Groups, dead letters and schedules: each button does what it says."""
-    QUEUE.schedules.set(engine, "nightly", channel="customer-7", every=timedelta(hours=1), kind="report")
-    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
-        group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
+def test_actions_on_lists(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
+    """So they do of groups, schedules, dead letters and workers."""
+    QUEUE.schedules.set(engine, "nightly", channel="customer-9", every=timedelta(hours=1), kind="report")
+    bury(engine, "customer-1", "customer-2", kind="parse")
     browser = chromium()
     browser.keyboard = keyboard
-    browser.open(f"group?queue=documents&group={group.id}")
-    browser.press("Cancel…", "Cancel the 1 member", "Cancel them", "Cancelled: 1.")
+    _cancel_a_group(browser, engine)
     browser.open("schedules")
-    browser.press("Run now", "Enqueued as message")
-    browser.press("Pause", "The schedule is paused.")
-    browser.press("Resume", "The schedule goes on.")
-    bury(engine, "customer-1", kind="parse")
+    browser.press(
+        "Run now", "Enqueued as message", "Pause", "The schedule is paused.", "Resume", "The schedule goes on."
+    )
     browser.open("dead")
-    browser.press("Redrive", "Redriven: 1.")
+    browser.press("Redrive", "Redriven: 2.")
     bury(engine, "customer-1", kind="parse")
     browser.open("dead")
     browser.press("Purge…", "for good?", "Delete them", "Purged for good: ")
     assert QUEUE.dead_letters.list(engine) == []
-    assert browser.complaints() == []
-
-
-@pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
-def test_stop_a_worker(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
-    """A worker is asked to stop after a question, and is marked from then on; a result is shown to who may see it."""
-    QUEUE.configure(engine, result_retention=timedelta(days=1))
-    done, _ = enqueue(engine, "customer-6", "customer-6")
-    QUEUE.complete(engine, lease(engine, 1), result={"pages": 7})
     lease(engine, 1)
-    browser = chromium()
-    browser.keyboard = keyboard
     browser.open("workers")
-    assert "asked to stop" not in browser.text
     browser.press("Stop…", "to stop?", "Ask it to stop", "Asked: within seconds")
-    assert "asked to stop" in browser.text
-    browser.open(f"message?queue=documents&id={done}")
-    assert '"pages": 7' in browser.text
     assert browser.complaints() == []
 
 
-def test_without_scripts(chromium: Open, engine: Engine) -> None:
-    """Without JavaScript actions work."""
-    enqueue(engine, "customer-7")
-    browser = chromium(scripts=False)
-    browser.open("tenants")
-    assert "customer-7" in browser.text
-    browser.driver.find_element(By.LINK_TEXT, "customer-7").click()
-    browser.click("Pause")
-    browser.wait_for("Paused.")
+def _make_a_plan(browser: Chromium) -> None:
     browser.open("plan?queue=documents&plan=silver")
     browser.fill("rate", "5/s")
     browser.press("Make the plan…", "Make the plan 'silver'?", "Make the plan", "The plan was changed.")
-    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
-        group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
-    browser.open(f"group?queue=documents&group={group.id}")
+
+
+def _cancel_a_group(browser: Chromium, engine: Engine) -> None:
+    group = enqueue_group(engine, "customer-9")
+    browser.open(f"group?queue=documents&group={group}")
     browser.press("Cancel…", "Cancel the 1 member", "Cancel them", "Cancelled: 1.")
+
+
+def test_without_scripts(chromium: Open, engine: Engine) -> None:
+    """Without JavaScript each page is readable, and actions work."""
+    pages = _hostile_pages(engine)
+    browser = chromium(scripts=False)
+    for page in (*_PAGES, *pages):
+        browser.open(page)
+        assert "As of" in browser.text, page
+    browser.open("tenants")
+    assert _HOSTILE in browser.text
+    browser.driver.find_element(By.LINK_TEXT, "customer-7").click()
+    browser.press("Pause", "Paused.")
+    _make_a_plan(browser)
+    _cancel_a_group(browser, engine)
 
 
 def test_pictures(chromium: Open, engine: Engine, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
+from tests.cli.messages import statements
 from tests.dashboard.conftest import Page, visited
 
 _QUEUES = 20
@@ -27,9 +28,7 @@ def read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             Queue(f"queue-{number:03}").configure(connection, max_concurrency=number + 1)
     for number in range(3):
         Queue(f"busy-{number}").enqueue_many(engine, [Enqueue(channel="customer-7", payload=1)])
-    sent: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
-    return sent
+    return statements(engine)
 
 
 def _rows(page: Page) -> list[str]:

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.figures.queues import QueueFigures, channel_waits
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from sqlalchemy_fairqueue.values.messages import FairBy
-from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait
+from sqlalchemy_fairqueue.values.reports import ChannelDemand, MessageDetails, QueueTaker, Reason, Wait
 from sqlalchemy_fairqueue.values.waits import with_waits
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
@@ -30,29 +30,18 @@ class _Tenant(NamedTuple):
     channel: ChannelDemand
 
     @property
-    def reason(self) -> Reason | None:
-        return self.channel.reason
-
-    @property
     def wait(self) -> Wait:
         assert self.channel.wait is not None
         return self.channel.wait
 
     @property
-    def takers(self) -> tuple[Taker, ...]:
-        return self.wait.takers
+    def reason(self) -> Reason:
+        return self.wait.reason
 
     @property
-    def share(self) -> float | None:
-        return self.queue.contention.share(self.channel)
-
-    @property
-    def used(self) -> float | None:
-        return self.queue.contention.used(self.channel)
-
-    @property
-    def entitled(self) -> float:
-        return self.queue.contention.entitled(self.channel)
+    def shares(self) -> tuple[float | None, float]:
+        """What it uses, and what it is entitled to."""
+        return self.queue.contention.used(self.channel), self.queue.contention.entitled(self.channel)
 
 
 def _tenant(engine: Engine, channel: str, of: Queue = QUEUE) -> _Tenant:
@@ -61,63 +50,16 @@ def _tenant(engine: Engine, channel: str, of: Queue = QUEUE) -> _Tenant:
     return _Tenant(queue, found)
 
 
+def _message(engine: Engine, message_id: int, queue: Queue = QUEUE) -> MessageDetails:
+    found = queue.message(engine, message_id)
+    assert found is not None
+    return found
+
+
 def _consume(engine: Engine, *channels: str, queue: Queue = QUEUE) -> None:
     """Let a consumer hold a message of each channel."""
     enqueue(engine, *channels, queue=queue)
     assert len(lease(engine, len(channels), queue)) == len(channels)
-
-
-def test_no_consumer(engine: Engine) -> None:
-    """Nobody has a lease."""
-    enqueue(engine, "a")
-    tenant = _tenant(engine, "a")
-    assert (tenant.reason, tenant.takers, tenant.share, tenant.entitled) == (Reason.NO_CONSUMER, (), None, 1.0)
-    assert tenant.queue.waited(tenant.channel) is not None
-
-
-def test_own_limit(engine: Engine) -> None:
-    """The channel's own messages use all that its limit allows."""
-    QUEUE.configure_channel(engine, "a", max_concurrency=2)
-    _consume(engine, "a", "a")
-    enqueue(engine, "a")
-    tenant = _tenant(engine, "a")
-    assert (tenant.reason, tenant.takers, tenant.share) == (Reason.OWN_LIMIT, (), 1.0)
-
-
-def test_rate(engine: Engine) -> None:
-    """The rate allows the next message later, and when is told."""
-    QUEUE.configure_channel(engine, "a", rate="1/h, burst 1")
-    _consume(engine, "a")
-    enqueue(engine, "a")
-    tenant = _tenant(engine, "a")
-    assert tenant.reason is Reason.RATE
-    assert tenant.wait.until is not None
-    assert tenant.channel.last_dequeue_at is not None
-    assert tenant.wait.until - tenant.channel.last_dequeue_at > timedelta(minutes=59)
-
-
-def test_queue_limit(engine: Engine) -> None:
-    """The limit of the queue is used up by others, and they are named, the most first."""
-    QUEUE.configure(engine, max_concurrency=3)
-    _consume(engine, "b", "c", "c")
-    enqueue(engine, "a")
-    tenant = _tenant(engine, "a")
-    assert tenant.reason is Reason.QUEUE_LIMIT
-    assert [(taker.channel, taker.leased) for taker in tenant.takers] == [("c", 2), ("b", 1)]
-    assert [taker.share for taker in tenant.takers] == pytest.approx([2 / 3, 1 / 3])
-    assert tenant.entitled == pytest.approx(1 / 3)
-
-
-def test_queue_rate(engine: Engine) -> None:
-    """The rate of the queue allows the next message later; when is told, and who had the last ones."""
-    QUEUE.configure(engine, rate="1/h, burst 2")
-    _consume(engine, "b", "c")
-    enqueue(engine, "a")
-    tenant = _tenant(engine, "a")
-    assert tenant.reason is Reason.QUEUE_RATE
-    assert [taker.channel for taker in tenant.takers] == ["b", "c"]
-    assert tenant.wait.until is not None
-    assert tenant.wait.until == QUEUE.stats(engine).rate_allows_at
 
 
 def _shared(engine: Engine, queue: Queue = QUEUE, name: str = "api", **limit: object) -> Queue:
@@ -133,25 +75,28 @@ def _shared(engine: Engine, queue: Queue = QUEUE, name: str = "api", **limit: ob
     return other
 
 
-def test_shared_limit(engine: Engine) -> None:
-    """A limit that other queues draw from too is used up: it is named, with the queues and channels that have it."""
-    other = _shared(engine, max_concurrency=3)
-    wait = _tenant(engine, "a").wait
-    assert (wait.reason, wait.limit, wait.queues) == (Reason.SHARED_LIMIT, "api", (QueueTaker("summaries", 2),))
-    assert [taker.channel for taker in wait.takers] == ["b"]
-    [held, _] = other.messages(engine, channel="y")
-    QUEUE.limits.configure(engine, "api", max_concurrency=4)
+def test_the_channels_that_take_most(engine: Engine) -> None:
+    """The limit of the queue is used up by others, and they are named, the most first."""
+    QUEUE.configure(engine, max_concurrency=3)
+    _consume(engine, "b", "c", "c")
+    enqueue(engine, "a")
+    tenant = _tenant(engine, "a")
+    assert tenant.reason is Reason.QUEUE_LIMIT
+    assert [(taker.channel, taker.leased) for taker in tenant.wait.takers] == [("c", 2), ("b", 1)]
+    assert [taker.share for taker in tenant.wait.takers] == pytest.approx([2 / 3, 1 / 3])
+    assert tenant.shares == pytest.approx((0.0, 1 / 3))
+
+
+def test_a_shared_limit_that_grows(engine: Engine) -> None:
+    """Where the limit is not used up any more, it is the others' turn; what a consumer holds waits for nothing."""
+    [held, _] = _shared(engine, max_concurrency=3).messages(engine, channel="y")
     assert held.wait is None
+    QUEUE.limits.configure(engine, "api", max_concurrency=4)
     assert _tenant(engine, "a").reason is Reason.TURN
 
 
-def test_shared_rate(engine: Engine) -> None:
-    """The rate of a shared limit allows the next message later; when is told."""
-    _shared(engine, rate="1/h, burst 3")
-    wait = _tenant(engine, "a").wait
-    assert (wait.reason, wait.limit) == (Reason.SHARED_RATE, "api")
-    assert wait.until is not None
-    assert wait.until == QUEUE.limits.list(engine)[0].rate_allows_at
+_OF_B = {Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.SHARED_LIMIT, Reason.SHARED_RATE, Reason.TURN}
+"""Those of which b is the cause where a test has prepared them."""
 
 
 def prepare(engine: Engine, reason: Reason, queue: Queue) -> int:
@@ -187,38 +132,44 @@ def prepare(engine: Engine, reason: Reason, queue: Queue) -> int:
     return message_id
 
 
-def test_a_message_has_the_reason_of_its_tenant(engine: Engine) -> None:
-    """Each reason, for the message as for its tenant, with the same takers; none while a consumer holds it."""
+def test_each_reason(engine: Engine) -> None:
+    """It has the channels and queues that take the capacity, or when the next may go, for a message as its tenant."""
     for reason in Reason:
         queue = Queue(reason.name)
-        found = queue.message(engine, prepare(engine, reason, queue))
-        assert found is not None
+        found = _message(engine, prepare(engine, reason, queue), queue)
+        tenant = _tenant(engine, "a", queue)
+        wait = tenant.wait
         assert found.wait is not None
-        assert found.wait.reason is reason
-        expected = _tenant(engine, "a", queue).wait
         assert (found.wait.reason, found.wait.takers, found.wait.limit, found.wait.queues, found.wait.behind) == (
-            expected.reason, expected.takers, expected.limit, expected.queues, expected.behind,
+            reason, wait.takers, wait.limit, wait.queues, wait.behind,
         )  # fmt: skip
+        shared = [one for one in queue.limits.list(engine) if one.name == wait.limit]
+        assert len(shared) == (reason in {Reason.SHARED_LIMIT, Reason.SHARED_RATE})
+        assert list(wait.queues) == [QueueTaker(f"summaries{one.name.removeprefix('api')}", 2) for one in shared]
+        assert [taker.channel for taker in wait.takers] == ["b"] * (reason in _OF_B)
+        allows_at = {
+            Reason.RATE: tenant.channel.rate_allows_at,
+            Reason.QUEUE_RATE: queue.stats(engine).rate_allows_at,
+            Reason.SHARED_RATE: shared and shared[0].rate_allows_at,
+        }
+        assert (wait.until, reason in allows_at) == (allows_at.get(reason), wait.until is not None)
+        assert (tenant.queue.waited(tenant.channel) is None) == (reason in {Reason.SCHEDULED, Reason.ORDERING_KEY})
 
 
 def test_others_turn(engine: Engine) -> None:
-    """Consumers are busy with others, and each one's share stands beside what its weight entitles it to."""
+    """Consumers are busy with others, whose shares stand beside what their weights entitle them to. A channel that has
+    its share, and more work than that serves, waits for nobody else.
+    """
     QUEUE.configure_channel(engine, "b", weight=3)
     _consume(engine, "b", "b", "b", "c")
     enqueue(engine, "a")
     tenant = _tenant(engine, "a")
-    assert (tenant.reason, tenant.share, tenant.entitled) == (Reason.TURN, 0.0, 0.2)
-    assert [(taker.channel, taker.share, taker.entitled, taker.weight) for taker in tenant.takers] == [
+    assert (tenant.reason, tenant.shares) == (Reason.TURN, (0.0, 0.2))
+    assert [(taker.channel, taker.share, taker.entitled, taker.weight) for taker in tenant.wait.takers] == [
         ("b", 0.75, 0.6, 3), ("c", 0.25, 0.2, 1),
     ]  # fmt: skip
-
-
-def test_capacity(engine: Engine) -> None:
-    """A channel that has its share, and more work than that serves, waits for nobody else."""
-    _consume(engine, "b", "b", "b", "c")
-    enqueue(engine, "b", "c")
-    assert (_tenant(engine, "b").reason, _tenant(engine, "b").takers) == (Reason.CAPACITY, ())
-    assert _tenant(engine, "c").reason is Reason.TURN
+    enqueue(engine, "b")
+    assert _tenant(engine, "b").wait == Wait(Reason.CAPACITY)
 
 
 def test_no_others(engine: Engine) -> None:
@@ -228,11 +179,9 @@ def test_no_others(engine: Engine) -> None:
     assert QUEUE.stats(engine).consumers == 1
     for channels in ("a", "bc"):
         ids = enqueue(engine, *channels)
-        found = QUEUE.message(engine, ids[0])
-        assert found is not None
-        assert found.wait is not None
         tenant = _tenant(engine, "a")
-        assert (tenant.reason, tenant.takers, found.wait.reason) == (Reason.NEXT, (), Reason.NEXT)
+        assert (tenant.wait, tenant.shares[0]) == (Wait(Reason.NEXT), None)
+        assert _message(engine, ids[0]).wait == tenant.wait
 
 
 @pytest.mark.parametrize("fair_by", ["messages", "cost"])
@@ -248,13 +197,10 @@ def test_all_that_is_out_is_its_own(engine: Engine, fair_by: FairBy) -> None:
 
 def _reasons(engine: Engine, message_id: int, queue: Queue = QUEUE) -> set[Reason | None]:
     """The reasons that each of the readings gives: of the message, of its tenant, of the channel."""
-    message = queue.message(engine, message_id)
-    assert message is not None
+    message = _message(engine, message_id, queue)
     with engine.connect() as connection:
         [listed] = channel_waits(connection, queue, queue.channels(connection, "a"), read_clock(connection, None))
-    figures = SharedFigures(engine).get().queues[queue.name].contention.channels
-    [tenant] = [one for one in figures if one.channel == "a"]
-    return {message.wait.reason if message.wait else None, listed.reason, tenant.reason}
+    return {message.wait.reason if message.wait else None, listed.reason, _tenant(engine, "a", queue).reason}
 
 
 @pytest.mark.parametrize("reason", [Reason.OWN_LIMIT, Reason.QUEUE_LIMIT, Reason.SHARED_LIMIT])
@@ -343,16 +289,13 @@ def test_what_is_out_longest(engine: Engine, history: bool) -> None:  # noqa: FB
         assert len(lease(engine, 1)) == 1
 
     def named(message_id: int) -> tuple[Reason, int | None, str | None]:
-        message = QUEUE.message(engine, message_id)
-        assert message is not None
-        assert message.wait is not None
-        longest = message.wait.longest_out
-        assert longest is not None
+        message = _message(engine, message_id)
         tenant = _tenant(engine, message.channel)
-        assert tenant.wait.longest_out == longest
-        details = QUEUE.message(engine, longest.message_id)
-        assert details is not None
-        assert longest.since == details.delivered_at
+        longest = tenant.wait.longest_out
+        assert message.wait is not None
+        assert longest is not None
+        assert message.wait.longest_out == longest
+        assert longest.since == _message(engine, longest.message_id).delivered_at
         assert f"; the longest is message {longest.message_id}" in reason_detail(tenant.channel, tenant.queue)
         return message.wait.reason, longest.message_id, longest.kind
 
@@ -384,11 +327,12 @@ def test_a_kind_that_cannot_be_read(engine: Engine, database: Database) -> None:
     _, last = enqueue(engine, "a", "a")
     [held] = lease(engine)
     lose(database, held.message_id, "kind")
-    message = QUEUE.message(engine, last)
-    assert message is not None
-    assert message.wait is not None
-    assert message.wait.longest_out is not None
-    assert (message.wait.longest_out.message_id, message.wait.longest_out.kind) == (held.message_id, None)
+    wait = _message(engine, last).wait
+    assert wait is not None
+    assert wait.longest_out is not None
+    assert (wait.reason, wait.longest_out.message_id, wait.longest_out.kind) == (
+        Reason.OWN_LIMIT, held.message_id, None,
+    )  # fmt: skip
 
 
 def test_what_a_drained_worker_left(engine: Engine) -> None:
@@ -412,13 +356,6 @@ def test_what_a_drained_worker_left(engine: Engine) -> None:
     assert reasons(consumer.consumer) == [("rate", 1)]
 
 
-def test_scheduled(engine: Engine) -> None:
-    """Messages that are due later wait for their time."""
-    enqueue(engine, "a", delay=timedelta(hours=1))
-    tenant = _tenant(engine, "a")
-    assert (tenant.reason, tenant.queue.waited(tenant.channel)) == (Reason.SCHEDULED, None)
-
-
 def test_held(engine: Engine) -> None:
     """What waits for others of its ordering key is held, by what is out, tried again later, or dead."""
     QUEUE.configure(engine, on_dead="hold")
@@ -434,8 +371,7 @@ def test_held(engine: Engine) -> None:
             tenant.channel.wait, tenant.channel.held, tenant.channel.scheduled,
         )  # fmt: skip
         assert not tenant.channel.competes or tenant.channel.leased
-        message = QUEUE.message(engine, second)
-        assert message is not None
+        message = _message(engine, second)
         assert (message.wait, message.state(tenant.queue.at)) == (tenant.channel.wait, "held")
         return tenant.reason, tenant.wait.behind, tenant.channel.held, tenant.channel.scheduled
 
@@ -562,8 +498,7 @@ def test_shares_by_cost(engine: Engine, fair_by: FairBy) -> None:
     assert len(lease(engine, 3)) == 3
     enqueue(engine, "dear", "cheap")
     dear, cheap = _tenant(engine, "dear"), _tenant(engine, "cheap")
-    assert [one.queue.contention.cost_share(one.channel) for one in (dear, cheap)] == [0.9, 0.1]
-    assert (dear.used, dear.entitled, dear.reason) == (0.9, 0.5, Reason.CAPACITY)
-    assert (cheap.used, cheap.entitled, cheap.reason) == (0.1, 0.5, Reason.TURN)
+    assert (dear.shares, dear.reason) == ((0.9, 0.5), Reason.CAPACITY)
+    assert (cheap.shares, cheap.reason) == ((0.1, 0.5), Reason.TURN)
     QUEUE.configure(engine, fair_by="messages")
     assert _tenant(engine, "dear").queue.contention.served_cost is None

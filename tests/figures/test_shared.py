@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy_fairqueue.figures.channels import take_sample
 from sqlalchemy_fairqueue.figures.queues import QueueFigures
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
-from tests.cli.messages import QUEUE, enqueue, lease
+from tests.cli.messages import QUEUE, enqueue, lease, statements
 from tests.fixtures.clock import Clock
 
 _LONG = timedelta(hours=1)
@@ -19,8 +19,7 @@ _LONG = timedelta(hours=1)
 def test_many_readers_cost_one_reading(engine: Engine) -> None:
     """However many ask, the database answers once."""
     enqueue(engine, "a")
-    read: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *arguments: read.append(arguments[2]))
+    read = statements(engine)
     shared = SharedFigures(engine, keep=_LONG)
     with ThreadPoolExecutor(8) as readers:
         found = list(readers.map(lambda _: shared.get(), range(50)))
@@ -61,14 +60,14 @@ def test_top_and_the_dashboard_agree(engine: Engine, *, heard: bool) -> None:
         lease(engine, 1)
     sample = take_sample(engine, None, [QUEUE], None)
     figures = SharedFigures(engine).get().queues[QUEUE.name]
-    shown = {
-        each.channel: (each.ready, each.scheduled, each.leased, each.oldest_ready_at, each.current_concurrency)
-        for each in figures.contention.channels
-    }
-    assert shown == {
-        each.channel: (each.ready, each.scheduled, each.leased, each.oldest_ready_at, each.current_concurrency)
-        for each in sample.channels
-    }
+    shown, of_top = (
+        {
+            each.channel: (each.ready, each.scheduled, each.leased, each.oldest_ready_at, each.current_concurrency)
+            for each in channels
+        }
+        for channels in (figures.contention.channels, sample.channels)
+    )
+    assert shown == of_top
     counts = [sum(column) for column in list(zip(*shown.values(), strict=True))[:3]]
     assert [figures.stats.ready, figures.stats.scheduled, figures.stats.leased] == counts
     assert figures.stats.oldest_ready_at == min(since for *_, since, _ in shown.values() if since)
@@ -78,8 +77,7 @@ def test_top_and_the_dashboard_agree(engine: Engine, *, heard: bool) -> None:
 def test_a_long_pause(engine: Engine, clock: Clock) -> None:
     """The first figures after it read no history, and nothing of before it counts as rate."""
     QUEUE.configure(engine, history=True)
-    read: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *arguments: read.append(arguments[2]))
+    read = statements(engine)
     shared = SharedFigures(engine, keep=timedelta(seconds=2))
 
     def figures_after(pause: timedelta) -> QueueFigures:
@@ -115,7 +113,7 @@ def test_figures_that_are_kept_for_long(engine: Engine, clock: Clock) -> None:
 
 
 async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
-    """The figures of an AsyncEngine are awaited, and get says so."""
+    """The figures of an AsyncEngine are awaited, and get says so; an Engine is used in a thread."""
     enqueue(engine, "a")
     shared = SharedFigures(async_engine, keep=_LONG)
     figures = await shared.aget()
@@ -123,11 +121,6 @@ async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
     assert await shared.aget() is figures
     with pytest.raises(TypeError, match="await aget"):
         shared.get()
-
-
-async def test_an_engine_in_an_event_loop(engine: Engine) -> None:
-    """An Engine is used in a thread."""
-    enqueue(engine, "a")
     assert (await SharedFigures(engine).aget()).queues[QUEUE.name].stats.ready == 1
 
 
