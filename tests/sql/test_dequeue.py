@@ -1,10 +1,8 @@
 """fq_dequeue: what is handed out, under which lease, and what it says about the time to come."""
 
-import psycopg
 import pytest
 
-from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, refused
 
 pytestmark = pytest.mark.installed
 
@@ -53,17 +51,6 @@ def test_due_in_is_the_end_of_the_next_lease(kernel: Kernel) -> None:
     assert HOUR < due_in <= HOUR + HOUR // 8
 
 
-def test_a_channel_held_by_another_counts_as_due_now(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """While another consumer's call holds the only ready channel, nothing is handed out and due_in is short."""
-    kernel.enqueue("a", "a")
-    holder = open_kernel()
-    assert len(holder.dequeue().hands) == 1
-    call = kernel.dequeue()
-    assert (call.hands, call.due_in) == ([], 10_000)
-    holder.commit()
-    assert len(kernel.dequeue().hands) == 1
-
-
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_consumers_never_get_the_same(kernel: Kernel, open_kernel: OpenKernel, end: str) -> None:
     """What an open call holds nobody else gets; after its rollback it is ready as before, slots included."""
@@ -78,24 +65,6 @@ def test_consumers_never_get_the_same(kernel: Kernel, open_kernel: OpenKernel, e
     assert kernel.state("a")["current_concurrency"] == 4
 
 
-def test_what_others_did_meanwhile_is_found(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """A consumer finds what others heard, configured and freed meanwhile."""
-    consumer = open_kernel(autocommit=True)
-    kernel.configure("tight", 1)
-    kernel.enqueue(*["a", "b", "tight"] * 3)
-    hands = []
-    for _ in range(30):
-        call = consumer.dequeue(1)
-        hands += call.hands
-        if kernel.enqueue("late")[0].created and len(hands) % 2:
-            kernel.hear()
-    assert kernel.complete(*[hand for hand in hands if hand.channel == "tight"]) == {}
-    while (call := consumer.dequeue(7)).hands:
-        hands += call.hands
-    assert kernel.value("select count(*) from fq_message where lease_id is null") == 1
-    assert kernel.value("select count(*) from fq_signal") == 0
-
-
 def test_bad_arguments_are_refused(kernel: Kernel) -> None:
     """A limit, lease, consumer or queue that makes no sense is refused with QF001."""
     bad: list[tuple[int | None, int | None, str | None, str | None]] = [
@@ -104,17 +73,15 @@ def test_bad_arguments_are_refused(kernel: Kernel) -> None:
     ]  # fmt: skip
     for limit, lease, name, queue in bad:
         wrong = Kernel(kernel.connection, queue=queue, name=name)  # type: ignore[arg-type]
-        with pytest.raises(psycopg.Error) as refusal:
+        with refused():
             wrong.dequeue(limit, lease=lease)
-        assert refusal.value.sqlstate == "QF001"
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
 def test_a_stricter_isolation_is_refused(open_kernel: OpenKernel, isolation: str) -> None:
     """Dequeue refuses a snapshot older than its locks with QF003."""
-    with pytest.raises(psycopg.Error) as refusal:
+    with refused("QF003"):
         open_kernel(isolation=isolation).dequeue()
-    assert refusal.value.sqlstate == "QF003"
 
 
 def test_a_large_batch_is_one_call(kernel: Kernel) -> None:
@@ -125,13 +92,3 @@ def test_a_large_batch_is_one_call(kernel: Kernel) -> None:
     hands = kernel.dequeue(10_000).hands
     assert len({hand.id for hand in hands}) == 10_000
     assert kernel.complete(*hands) == {}
-
-
-def test_concurrent_calls_pass_each_other_by(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """While one call holds two of three channels, another gets the third at once."""
-    kernel.enqueue("a", "b", "c", "c")
-    kernel.ready()
-    kernel.rows("select fq_open_queue('q')")
-    holder = open_kernel()
-    assert holder.dequeue(2).channels == ["a", "b"]
-    assert waits.unhindered(on(lambda rival: rival.dequeue(2).channels)) == ["c"]

@@ -13,7 +13,6 @@ def _take(kernel: Kernel, max_bytes: int | None, limit: int = 100) -> list[tuple
     rows = kernel.rows(
         "select channel, octet_length(content) as size, due_in, message_id from fq_dequeue("
         "%(queue)s, %(limit)s, %(lease)s, 'me', p_max_bytes => %(max_bytes)s::bigint)",
-        queue=kernel.queue,
         limit=limit,
         lease=HOUR,
         max_bytes=max_bytes,
@@ -88,7 +87,6 @@ def test_the_channels_stand_as_after_a_smaller_batch(
                 "select s.*, m.* from fq_channel_state s cross join lateral ("
                 " select count(x.lease_id) as taken, min(x.id) filter (where x.lease_id is null) as head"
                 " from fq_message x where x.channel_id = s.channel_id) m where s.queue = %(queue)s",
-                queue=one.queue,
             )
             for state in states:
                 assert state["current_concurrency"] == state["taken"]

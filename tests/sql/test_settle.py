@@ -6,14 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 
-import psycopg
 import pytest
 from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.client import SECOND, Kernel, OpenKernel, on
+from tests.sql.client import SECOND, Kernel, OpenKernel, on, refused
 
 VERBS = ["complete", "release", "retry", "bury"]
 
@@ -52,9 +51,8 @@ def test_a_bad_delay_is_refused(kernel: Kernel) -> None:
     kernel.enqueue("a")
     (hand,) = kernel.dequeue().hands
     for verb, delay in product(("release", "retry"), (-1, 2**63 - 1)):
-        with pytest.raises(psycopg.Error) as refusal:
+        with refused():
             _settle(kernel, verb, hand, delay=delay)
-        assert refusal.value.sqlstate == "QF001"
     assert kernel.complete(hand) == {}
 
 

@@ -71,14 +71,12 @@ def limit(kernel: Kernel, most: int | None, *, notify: bool = True) -> None:
 def change_limits(kernel: Kernel, changes: dict[str, int | None], *, notify: bool = True) -> None:
     """fq_limit_queue."""
     sql = "select fq_limit_queue(%(queue)s, %(changes)s, %(notify)s)"
-    kernel.rows(sql, queue=kernel.queue, changes=Jsonb(changes), notify=notify)
+    kernel.rows(sql, changes=Jsonb(changes), notify=notify)
 
 
 def pause(kernel: Kernel, channel: str | None = None, *, new: bool = False) -> bool:
     """fq_pause: whether it changed anything."""
-    changed: bool = kernel.value(
-        "select fq_pause(%(queue)s, %(channel)s, true, %(new)s)", queue=kernel.queue, channel=channel, new=new
-    )
+    changed: bool = kernel.value("select fq_pause(%(queue)s, %(channel)s, true, %(new)s)", channel=channel, new=new)
     return changed
 
 
@@ -86,7 +84,6 @@ def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -
     """fq_pause with p_paused false: whether it changed anything."""
     changed: bool = kernel.value(
         "select fq_pause(%(queue)s, %(channel)s, false, p_notify => %(notify)s)",
-        queue=kernel.queue,
         channel=channel,
         notify=notify,
     )
@@ -102,7 +99,6 @@ def bound(
         call = "fq_configure_channel(%(queue)s, %(channel)s, %(policy)s, p_notify => %(notify)s)"
     kernel.rows(
         f"select {call}",
-        queue=kernel.queue,
         channel=channel,
         policy=policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),
         notify=notify,
@@ -111,7 +107,7 @@ def bound(
 
 def stats(kernel: Kernel) -> dict[str, Any]:
     """fq_stats."""
-    (row,) = kernel.rows("select * from fq_stats(%(queue)s)", queue=kernel.queue)
+    (row,) = kernel.rows("select * from fq_stats(%(queue)s)")
     return row
 
 
@@ -120,7 +116,6 @@ def channel_stats(kernel: Kernel, *channels: str, **more: object) -> dict[str, d
     named = "".join(f", p_{name} => %({name})s" for name in more)
     rows = kernel.rows(
         f"select * from fq_channel_stats(%(queue)s, %(channels)s::text[]{named})",
-        queue=kernel.queue,
         channels=list(channels) or None,
         **more,
     )
@@ -129,7 +124,7 @@ def channel_stats(kernel: Kernel, *channels: str, **more: object) -> dict[str, d
 
 def queue_row(kernel: Kernel) -> dict[str, Any]:
     """The row of the queue."""
-    (row,) = kernel.rows("select * from fq_queue where name = %(queue)s", queue=kernel.queue)
+    (row,) = kernel.rows("select * from fq_queue where name = %(queue)s")
     return row
 
 

@@ -21,7 +21,7 @@ def test_what_is_held_stays(kernel: Kernel) -> None:
     assert _end(kernel, *leases, None, leases[0]) == 1
     assert kernel.value("select id from fq_lease") == leases[1]
     assert _end(kernel, *leases) == _end(kernel) == 0
-    assert kernel.value("select fq_end_leases(%(queue)s, null)", queue=kernel.queue) == 0
+    assert kernel.value("select fq_end_leases(%(queue)s, null)") == 0
     kernel.complete(*kept)
     assert _end(kernel, *leases) == 1
 

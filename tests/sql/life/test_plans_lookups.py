@@ -121,3 +121,23 @@ def test_leases_without_messages_are_bounded(kernel: Kernel) -> None:
     call = "select * from fq_contention('q', 4, '{a}', 50, 50)"
     assert_frugal(kernel, 3 * 50 + BOUND, lambda: found.extend(kernel.rows(call)))
     assert found[0]["messages_out"] == 1
+
+
+def test_requests_are_found_by_index(kernel: Kernel) -> None:
+    """A worker's poll and an operator's request read a row, among thousands of requests and leases of other queues."""
+    kernel.rows(
+        "insert into fq_stop_request (queue, consumer, requested_by, requested_at)"
+        " select 'documents', 'w' || n, 'dana', fq_now() from generate_series(1, 5000) n"
+    )
+    kernel.rows(
+        "insert into fq_lease (id, queue, consumer, expires_at)"
+        " select n, 'mails', 'w' || n, fq_now() + 3600000000 from generate_series(1, 5000) n"
+    )
+
+    def work() -> None:
+        kernel.rows(
+            "select * from fq_stop_requests(array['documents', 'mails']::text[], 'w17'::text, array[17], '1', 8)"
+        )
+        kernel.rows("select fq_request_stop('documents'::text, 'w17'::text, null::text)")
+
+    assert_frugal(kernel, 2, work)
