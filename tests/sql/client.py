@@ -137,23 +137,14 @@ class Kernel:
             name=self.name,
             lease_id=lease_id,
         )
+        same = ("channel", "kind", "content", "attempt", "deliveries")
         hands = [
             Hand(
-                id=row["message_id"],
-                row=row["row_id"],
-                channel=row["channel"],
-                kind=row["kind"],
-                content=row["content"],
-                attempt=row["attempt"],
-                deliveries=row["deliveries"],
-                lease_id=call["lease_id"],
+                id=row["message_id"], row=row["row_id"], lease_id=call["lease_id"], **{name: row[name] for name in same}
             )
             for row in taken
         ]
-        return Call(
-            hands,
-            **{one.name: call[one.name] for one in fields(Call) if one.name != "hands"},
-        )
+        return Call(hands, **{one.name: call[one.name] for one in fields(Call) if one.name != "hands"})
 
     def hear(self) -> int:
         """fq_hear, until there are no more signals; how many were heard."""
@@ -320,6 +311,31 @@ class Kernel:
         if isolation:
             connection.isolation_level = IsolationLevel[isolation]
         return cls(connection, name=name)
+
+
+class Follower:
+    """A consumer that keeps its lease."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lease_id: int | None = None
+
+    def take(self, limit: int = 100) -> list[Hand]:
+        """Take what there is."""
+        call = self.kernel.dequeue(limit, lease=HOUR, lease_id=self.lease_id)
+        self.lease_id = call.lease_id
+        return call.hands
+
+    def serve(self) -> list[int]:
+        """Take and complete what there is, once; the ids."""
+        hands = self.take()
+        assert self.kernel.complete(*hands) == {}
+        return [hand.id for hand in hands]
+
+    def drain(self) -> None:
+        """Take and complete until there is nothing."""
+        while self.serve():
+            pass
 
 
 def on(work: Callable[[Kernel], T]) -> Callable[[Engine], T]:

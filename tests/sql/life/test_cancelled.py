@@ -14,8 +14,9 @@ from tests.sql.life.verbs import Beat, heartbeat, lock_messages
 
 def test_the_worker_is_told_by_its_heartbeat(kernel: Kernel) -> None:
     """Each heartbeat names the cancelled messages of the lease, in the order of their ids, until they are settled."""
-    kernel.enqueue(*["a"] * 3)
-    one, two, three = kernel.dequeue(3).hands
+    kernel.enqueue(*["a"] * 3, priorities=[None, None, 1])
+    [three] = kernel.dequeue().hands
+    one, two = kernel.dequeue(3, lease_id=three.lease_id).hands
     lease = one.lease_id
     assert heartbeat(kernel, lease)[0].cancelled == []
     kernel.cancel(three.id, one.id)
@@ -24,15 +25,6 @@ def test_the_worker_is_told_by_its_heartbeat(kernel: Kernel) -> None:
     kernel.release(three)
     assert heartbeat(kernel, lease)[0].cancelled == []
     assert kernel.complete(two) == {}
-
-
-def test_a_heartbeat_names_messages_in_order(kernel: Kernel) -> None:
-    """The least id comes first, whichever message was taken first."""
-    kernel.enqueue("a", "a", priorities=[None, 1])
-    [later] = kernel.dequeue().hands
-    [earlier] = kernel.dequeue(lease_id=later.lease_id).hands
-    kernel.cancel(later.id, earlier.id)
-    assert heartbeat(kernel, later.lease_id)[0].cancelled == [earlier.id, later.id]
 
 
 def test_a_heartbeat_extends_what_is_alive(kernel: Kernel, clock: Clock) -> None:
