@@ -9,7 +9,6 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, Kernel, OpenKernel, on, refused
 
@@ -79,17 +78,6 @@ def test_what_a_change_does_not_name_stays(kernel: Kernel) -> None:
     assert kernel.state("a") == before | changed
 
 
-def test_an_open_configuration_stops_its_channel_only(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """Until a configuration commits its channel is passed by, the others are served, and nobody waits for it."""
-    kernel.enqueue("a", "b")
-    admin = open_kernel()
-    admin.configure("a", 1)
-    assert waits.unhindered(on(lambda consumer: consumer.dequeue(10).channels)) == ["b"]
-    waits.unhindered(on(lambda producer: producer.enqueue("a", "a")))
-    admin.commit()
-    assert kernel.dequeue(10).channels == ["a"]
-
-
 def test_configuring_waits_for_a_completion_and_counts_what_is_left(
     kernel: Kernel, open_kernel: OpenKernel, waits: Waits
 ) -> None:
@@ -118,8 +106,3 @@ def test_a_message_that_changes_meanwhile_is_counted(kernel: Kernel, open_kernel
     rival.result()
     assert kernel.state("a")["current_concurrency"] == 1
     assert kernel.dequeue().hands == []
-
-
-def test_the_schema_says_its_version(kernel: Kernel) -> None:
-    """The installed schema says its version."""
-    assert kernel.value("select fq_version()") == NEEDED_VERSION

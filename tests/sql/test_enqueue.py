@@ -88,20 +88,6 @@ def test_a_key_waits_for_whoever_is_adding_the_same(kernel: Kernel, open_kernel:
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_isolated_callers_enqueue_while_the_channel_is_served(
-    kernel: Kernel, open_kernel: OpenKernel, isolation: str
-) -> None:
-    """A stricter transaction enqueues to a channel that has been served since its snapshot, and commits."""
-    kernel.enqueue("a", "a")
-    business = open_kernel(isolation=isolation)
-    business.value("select count(*) from fq_message")
-    assert len(kernel.drain(limit=1)) == 2
-    (added,) = business.enqueue("a")
-    business.commit()
-    assert kernel.dequeue().ids == [added.message_id]
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
 def test_first_use_since_the_snapshot_fails_to_serialize(
     kernel: Kernel, open_kernel: OpenKernel, isolation: str
 ) -> None:

@@ -100,23 +100,6 @@ def test_a_dequeue_never_waits(kernel: Kernel, open_kernel: OpenKernel, clock: C
     assert kernel.dequeue(100).hands == []
 
 
-def test_an_open_enqueue_delays_nobody(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """While a business transaction has enqueued to a channel, others enqueue there, are delivered and complete."""
-    kernel.enqueue("a")
-    business = open_kernel()
-    business.enqueue("a", "a")
-
-    def others(rival: Kernel) -> list[int]:
-        rival.enqueue("a")
-        hands = rival.dequeue(10).hands
-        assert rival.complete(*hands) == {}
-        return [hand.id for hand in hands]
-
-    assert len(waits.unhindered(on(others))) == 2
-    business.commit()
-    assert len(kernel.drain()) == 2
-
-
 @pytest.mark.parametrize("isolation", ["READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"])
 def test_business_transactions_commit_while_their_channel_is_served(
     kernel: Kernel, open_kernel: OpenKernel, isolation: str

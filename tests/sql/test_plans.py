@@ -12,7 +12,6 @@ from functools import partial
 import pytest
 
 from tests.fixtures.clock import Clock
-from tests.sql.answers import Call
 from tests.sql.client import HOUR, Kernel, OpenKernel, policy_json
 from tests.sql.kernel.verbs import bound, limit, pause, resume
 from tests.sql.life.verbs import (
@@ -172,9 +171,7 @@ def test_every_verb_is_frugal_with_many_messages(
         kernel.hear,
     ):
         frugal(work)
-    batches = list[Call]()
-    for size in (1, BATCH, BATCH):
-        frugal(lambda: batches.append(kernel.dequeue(size, lease=HOUR)))  # noqa: B023 - called at once
+    batches = [assert_frugal(kernel, BOUND, partial(kernel.dequeue, size, lease=HOUR)) for size in (1, BATCH, BATCH)]
     hands = [hand for batch in batches[1:] for hand in batch.hands]
     assert len(hands) == 2 * BATCH
     lease_id = hands[0].lease_id
@@ -261,9 +258,7 @@ def test_every_setting_is_frugal(kernel: Kernel, open_kernel: OpenKernel, settin
     _warm(kernel)
     _fill(open_kernel(autocommit=True), 40_000, 2_000)
     frugal = partial(assert_frugal, kernel, BOUND)
-    calls = []
-    for size in (1, BATCH):
-        frugal(lambda: calls.append(kernel.dequeue(size, lease=HOUR)))  # noqa: B023 - called at once
+    calls = [assert_frugal(kernel, BOUND, partial(kernel.dequeue, size, lease=HOUR)) for size in (1, BATCH)]
     one, two, three, four, *rest = [hand for call in calls for hand in call.hands]
     frugal(partial(kernel.rows, "select * from fq_heartbeat(%(ids)s, 60000000, 'q')", ids=[one.lease_id]))
     frugal(partial(kernel.rows, "select * from fq_results('q', %(ids)s)", ids=[one.id, two.id]))

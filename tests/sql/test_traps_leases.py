@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from tests.fixtures.clock import Clock
-from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 
 
 def test_a_reclaimed_lease_takes_nothing(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
@@ -92,19 +91,3 @@ def test_a_letter_with_the_id_of_a_message_holds_nobody_up(kernel: Kernel, clock
     served = {hand.id: hand.attempt for hand in kernel.drain()}
     assert served == {first.message_id: 2, third.message_id: 1}
     assert kernel.value("select count(*) from fq_dead_letter") == 1
-
-
-def test_a_completion_in_progress_is_not_reclaimed(
-    kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits
-) -> None:
-    """Reclaim passes by a message that a completing transaction has locked: if that rolls back, it is reclaimed next
-    time.
-    """
-    kernel.enqueue("a")
-    (hand,) = kernel.dequeue(lease=SECOND).hands
-    clock.advance(timedelta(hours=1))
-    completing = open_kernel()
-    assert completing.complete(hand) == {}
-    assert waits.unhindered(on(lambda rival: rival.dequeue().hands)) == []
-    completing.rollback()
-    assert kernel.dequeue().ids == [hand.id]

@@ -5,27 +5,10 @@ from functools import partial
 import pytest
 
 from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on, refused
-from tests.sql.kernel.verbs import pause, queue_row, resume
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.kernel.verbs import pause, resume
 
 pytestmark = pytest.mark.usefixtures("balanced")
-
-
-def test_a_channel_that_does_not_exist(kernel: Kernel) -> None:
-    """It is refused, and made only on demand: then its first message waits."""
-    kernel.enqueue("a")
-    elsewhere = Kernel(kernel.connection, queue="elsewhere")
-    for do, channel in ((pause, "b"), (resume, "b")):
-        for where in (kernel, elsewhere):
-            with refused("QF008", match=f"queue {where.queue} has no channel b"):
-                do(where, channel)
-    assert kernel.value("select count(*) from fq_channel") == 1
-    assert pause(kernel, "b", new=True) is True
-    assert pause(kernel, "b", new=True) is False
-    kernel.enqueue("b")
-    assert kernel.dequeue(10).channels == ["a"]
-    assert resume(kernel, "b") is True
-    assert kernel.dequeue(10).channels == ["b"]
 
 
 def test_a_paused_channel_keeps_all_of_its_state(kernel: Kernel) -> None:
@@ -99,7 +82,7 @@ def test_pausing_a_queue_sets_no_policy(kernel: Kernel) -> None:
     kernel.configure_queue(2)
     kernel.enqueue("b", policy={"max_concurrency": 3, "weight": 5})
     assert (kernel.state("b")["max_concurrency"], kernel.state("b")["weight"]) == (2, 1)
-    assert queue_row(kernel)["paused_at"] is not None
+    assert kernel.value("select paused_at from fq_queue") is not None
 
 
 @pytest.mark.parametrize("verb", [pause, resume])

@@ -38,32 +38,25 @@ def _leave_attempts(kernel: Kernel, channel: str, message_id: int = 1) -> None:
 def _leave_traces(kernel: Kernel, channel: str) -> None:
     """Attempts and results, a key that is taken, a schedule, and what follows a group, of a channel."""
     _leave_attempts(kernel, channel)
-    kernel.rows(
-        "insert into fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at) "
-        "select 1000 + n + hashtext(%(channel)s)::bit(8)::int, %(queue)s, %(channel)s, 'k', 'completed', 0, 0 "
-        "from generate_series(1, 2) n",
-        channel=channel,
-    )  # fmt: skip
-    kernel.rows(
-        "insert into fq_key_period (queue, channel, key, message_id, unique_for) "
-        "values (%(queue)s, %(channel)s, 'k', 1, 1)",
-        channel=channel,
-    )  # fmt: skip
-    kernel.rows(
-        "insert into fq_schedule (queue, channel, name, every, catch_up, jitter, kind, content, max_attempts, in_code, "
-        "anchor_at, done_until, created_at, changed_at) "
-        "values (%(queue)s, %(channel)s, 's', 1000000, 'skip', 0, 'k', '', 1, false, 0, 0, 0, 0)",
-        channel=channel,
-    )  # fmt: skip
-    kernel.rows(
-        "insert into fq_group (group_id, queue, created_at) values (%(group)s, %(queue)s, 0) on conflict do nothing",
-        group=_GROUP,
-    )  # fmt: skip
-    kernel.rows(
-        "insert into fq_group_followup (group_id, on_failure, channel, kind, content, max_attempts) "
-        "values (%(group)s, %(channel)s = 'b', %(channel)s, 'k', '', 1)",
-        group=_GROUP, channel=channel,
-    )  # fmt: skip
+    for sql in (
+        (
+            "fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at) "
+            "select 1000 + n + hashtext(%(channel)s)::bit(8)::int, %(queue)s, %(channel)s, 'k', 'completed', 0, 0 "
+            "from generate_series(1, 2) n"
+        ),
+        "fq_key_period (queue, channel, key, message_id, unique_for) values (%(queue)s, %(channel)s, 'k', 1, 1)",
+        (
+            "fq_schedule (queue, channel, name, every, catch_up, jitter, kind, content, max_attempts, in_code, "
+            "anchor_at, done_until, created_at, changed_at) "
+            "values (%(queue)s, %(channel)s, 's', 1000000, 'skip', 0, 'k', '', 1, false, 0, 0, 0, 0)"
+        ),
+        "fq_group (group_id, queue, created_at) values (%(group)s, %(queue)s, 0) on conflict do nothing",
+        (
+            "fq_group_followup (group_id, on_failure, channel, kind, content, max_attempts) "
+            "values (%(group)s, %(channel)s = 'b', %(channel)s, 'k', '', 1)"
+        ),
+    ):
+        kernel.rows(f"insert into {sql}", channel=channel, group=_GROUP)
 
 
 def test_all_of_a_channel_goes(kernel: Kernel) -> None:

@@ -9,7 +9,7 @@ from psycopg import errors
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.client import HOUR, Kernel, OpenKernel, on, refused
+from tests.sql.client import Kernel, OpenKernel, on, refused
 from tests.sql.kernel.verbs import pause, resume, unbalanced
 from tests.sql.life.verbs import outcomes, purge_channel, purge_dead, redrive
 
@@ -66,23 +66,6 @@ def test_a_bad_limit_is_refused(kernel: Kernel) -> None:
     for limit in 0, None:
         with refused():
             redrive(kernel, limit=limit)
-
-
-def test_a_purge_leaves_what_consumers_have(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """What waits in a channel goes, heard of or not, due or not; deliveries, other channels and later messages stay."""
-    kernel.enqueue(*["a"] * 4, "b")
-    hand = next(hand for hand in kernel.dequeue(2).hands if hand.channel == "a")
-    kernel.enqueue("a", "a", delays=[HOUR, None])
-    business = open_kernel()
-    business.enqueue("a")
-    assert purge_channel(kernel, "a") == 5
-    assert unbalanced(kernel) == []
-    business.commit()
-    assert unbalanced(kernel) == []
-    kernel.release(hand)
-    assert len(kernel.drain()) == 2
-    assert unbalanced(kernel) == []
-    assert purge_channel(kernel, "none") == 0
 
 
 def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
