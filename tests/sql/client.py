@@ -229,24 +229,12 @@ class Kernel:
         weight: int | None = 1,
     ) -> None:
         """fq_configure_channel."""
-        self.rows(
-            "select fq_configure_channel(%(queue)s, %(channel)s, %(policy)s)",
-            channel=channel,
-            policy=policy_json(
-                max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight
-            ),
-        )
+        policy = policy_json(max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight)
+        self.rows("select fq_configure_channel(%(queue)s, %(channel)s, %(policy)s)", channel=channel, policy=policy)
 
-    def configure_queue(
-        self, max_concurrency: int | None = None, *, interval: int = 0, burst: int = 1, weight: int = 1
-    ) -> None:
+    def configure_queue(self, max_concurrency: int | None = None) -> None:
         """fq_set_queue, the defaults."""
-        self.rows(
-            "select fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))",
-            policy=policy_json(
-                max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight
-            ),
-        )
+        self.set_queue(defaults={"max_concurrency": max_concurrency, "weight": 1})
 
     def set_queue(self, **settings: object) -> None:
         """fq_set_queue."""

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -53,14 +52,6 @@ def test_endless_headers(kernel: Kernel, count: int, channels: list[str]) -> Non
 def test_headers_fit(kernel: Kernel, headers: object, *, fits: bool) -> None:
     """The bytes of the text count, however it is stored."""
     assert kernel.value("select fq_headers_fit(%(headers)s)", headers=Jsonb(headers)) is fits
-
-
-def test_a_time_beyond_the_calendar(kernel: Kernel) -> None:
-    """A message is due before the year 10000."""
-    for channels in ["a"], ["a", "b"]:
-        kernel.enqueue(*channels, ats=[_LAST] * len(channels))
-        with pytest.raises(psycopg.Error, match="message 1 of fq_enqueue has a bad value: at is "):
-            kernel.enqueue(*channels, ats=[_LAST + 1] * len(channels))
 
 
 def test_errors_are_cut(kernel: Kernel) -> None:

@@ -34,11 +34,11 @@ def test_a_batch_ends_before_the_message_that_is_too_much(kernel: Kernel) -> Non
     assert _take(kernel, None) == [("c", 100)]
 
 
-@pytest.mark.parametrize("channels", ["aaa", "abc"])
-def test_one_message_always_passes(kernel: Kernel, channels: str) -> None:
+@pytest.mark.parametrize(("channels", "limit"), [("aaa", 100), ("abc", 100), ("abc", 1)])
+def test_one_message_always_passes(kernel: Kernel, channels: str, limit: int) -> None:
     """What is larger than the budget comes alone."""
     _fill(kernel, *channels)
-    assert [_take(kernel, 1) for _ in range(4)] == [[(name, 100)] for name in channels] + [[]]
+    assert [_take(kernel, 1, limit) for _ in range(4)] == [[(name, 100)] for name in channels] + [[]]
 
 
 def test_a_large_message_is_not_passed_by(kernel: Kernel) -> None:
@@ -95,12 +95,6 @@ def test_the_channels_stand_as_after_a_smaller_batch(
             shares = [state["taken"] / state["weight"] for state in states if 8 - state["taken"] > locked]
             assert max(shares, default=0) - min(shares, default=0) <= 1
         holder.rollback()
-
-
-def test_a_limit_of_one_needs_no_budget(kernel: Kernel) -> None:
-    """One message at a time is what every budget allows."""
-    _fill(kernel, "a", "a")
-    assert _take(kernel, 1, limit=1) == [("a", 100)]
 
 
 @pytest.mark.parametrize("max_bytes", [0, -1])

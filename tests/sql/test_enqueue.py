@@ -4,7 +4,6 @@ from itertools import repeat
 
 import psycopg
 import pytest
-from psycopg import errors
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import Kernel, OpenKernel, on, refused
@@ -85,15 +84,3 @@ def test_a_key_waits_for_whoever_is_adding_the_same(kernel: Kernel, open_kernel:
         rival = waits.start(on(lambda second: second.enqueue("a", keys=["k"]))).blocked()
         end(business.connection)
         assert rival.result()[0].created is created
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_first_use_since_the_snapshot_fails_to_serialize(
-    kernel: Kernel, open_kernel: OpenKernel, isolation: str
-) -> None:
-    """Where another transaction made the channel since the snapshot, a stricter caller gets 40001, as documented."""
-    business = open_kernel(isolation=isolation)
-    business.value("select 1")
-    kernel.enqueue("a")
-    with pytest.raises(errors.SerializationFailure):
-        business.enqueue("a")

@@ -7,7 +7,6 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
-from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
@@ -91,19 +90,3 @@ def test_nothing_to_settle_is_fine(kernel: Kernel) -> None:
     for outcome in ("released", "retried", "buried"):
         call = f"select * from fq_end_attempts(null, null, null, null, null, '{outcome}', null, null)"
         assert kernel.rows(call) == []
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_stale_snapshot_cannot_settle(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
-    """Under REPEATABLE READ a message that changed since the snapshot gives 40001 or a lost token, never a wrong
-    success.
-    """
-    kernel.enqueue("a")
-    business = open_kernel(isolation="REPEATABLE_READ")
-    (hand,) = kernel.dequeue().hands
-    business.value("select 1")
-    kernel.release(hand)
-    (again,) = kernel.dequeue().hands
-    with pytest.raises(errors.SerializationFailure):
-        _settle(business, verb, hand)
-    assert kernel.complete(again) == {}

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
@@ -125,21 +124,3 @@ def test_messages_are_held_in_the_order_of_their_ids(kernel: Kernel, open_kernel
     assert waits.unhindered(on(lambda free: free.cancel(two))) == {}
     gate.rollback()
     rival.result()
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stale_snapshot_cannot_cancel_or_hold(kernel: Kernel, open_kernel: OpenKernel, isolation: str) -> None:
-    """A stricter caller whose message was delivered, or given back, since the snapshot gets 40001, as documented."""
-    kernel.enqueue("a")
-    first, second, third = (open_kernel(isolation=isolation) for _ in range(3))
-    third.value("select 1")
-    (hand,) = kernel.dequeue().hands
-    with pytest.raises(errors.SerializationFailure):
-        third.cancel(hand.id)
-    first.value("select 1")
-    second.value("select 1")
-    kernel.release(hand)
-    with pytest.raises(errors.SerializationFailure):
-        first.cancel(hand.id)
-    with pytest.raises(errors.SerializationFailure):
-        lock_messages(second, hand.id)

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
@@ -120,34 +119,3 @@ def test_a_purge_of_a_paused_channel_keeps_it_paused(kernel: Kernel, open_kernel
     resume(kernel, "a")
     assert kernel.dequeue(10).ids == [two.message_id]
     assert one.created
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stale_snapshot_cannot_purge(kernel: Kernel, open_kernel: OpenKernel, isolation: str) -> None:
-    """A stricter caller whose channel was served since its snapshot gets 40001, as documented."""
-    kernel.enqueue("a", "a")
-    operator = open_kernel(isolation=isolation)
-    operator.value("select 1")
-    kernel.dequeue()
-    with pytest.raises(errors.SerializationFailure):
-        purge_channel(operator, "a")
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stale_snapshot_cannot_redrive_or_purge_the_dead(
-    kernel: Kernel, open_kernel: OpenKernel, isolation: str
-) -> None:
-    """A stricter caller gets 40001 where a dead letter was redriven, or its key was taken, since the snapshot."""
-    hand, keyed = _bury(kernel, "a")[0], _bury(kernel, "b", keys=["k"])[0]
-    operators = [open_kernel(isolation=isolation) for _ in range(3)]
-    for operator in operators:
-        operator.value("select 1")
-    redrive(kernel, hand.id)
-    kernel.enqueue("b", keys=["k"])
-    first, second, third = operators
-    with pytest.raises(errors.SerializationFailure):
-        redrive(first, hand.id)
-    with pytest.raises(errors.SerializationFailure):
-        redrive(second, keyed.id)
-    with pytest.raises(errors.SerializationFailure):
-        purge_dead(third, hand.id)

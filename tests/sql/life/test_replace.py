@@ -2,7 +2,6 @@
 
 import psycopg
 import pytest
-from psycopg import errors
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import Kernel, OpenKernel, on, refused
@@ -156,14 +155,3 @@ def test_handlers_that_replace_each_others_message_do_not_deadlock(
     second.commit()
     assert len(kernel.drain()) == 2
     assert unbalanced(kernel) == []
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stale_snapshot_cannot_replace(kernel: Kernel, open_kernel: OpenKernel, isolation: str) -> None:
-    """A stricter caller whose holder was delivered since its snapshot gets 40001, as documented."""
-    kernel.enqueue("a", keys=["k"])
-    business = open_kernel(isolation=isolation)
-    business.value("select 1")
-    kernel.dequeue()
-    with pytest.raises(errors.SerializationFailure):
-        business.enqueue("a", keys=["k"], on="replace")
