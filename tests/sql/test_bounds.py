@@ -2,16 +2,20 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
 from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.sql.grants import function_roles
-from tests.sql.client import Kernel, refused
+from tests.sql.client import HOUR, Kernel, refused
 from tests.sql.kernel.verbs import limit, pause
-from tests.sql.life.verbs import wait
+from tests.sql.life.verbs import keep_history, redrive, wait
+from tests.sql.load.loads import make_stage, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.installed
 
@@ -92,6 +96,35 @@ def test_names(kernel: Kernel, name: Any) -> None:
     ):
         with refused():
             verb()
+
+
+def test_arguments(kernel: Kernel) -> None:
+    """A number, a name or a choice that makes no sense is refused, whatever the verb, and nothing changes."""
+    kernel.enqueue("a")
+    (hand,) = kernel.dequeue().hands
+    dequeues = [(0, 1), (100_001, 1), (1, 0), (1, 366 * 24 * HOUR), (None, 1), (1, None)]
+    sql = [
+        *(f"select fq_erase_channel('q', 'a', {args})" for args in ("0, 0", "null, 0", "1, -1", "1, null")),
+        *(f"select from fq_dequeue('q', 9, 1000000, 'me', p_max_bytes => {size})" for size in (0, -1)),
+        *(f"select from fq_dequeue({args})" for args in ("'q', 1, 1, null", "null, 1, 1, 'me'")),
+    ]
+    calls: list[Callable[[], object]] = [
+        *(partial(kernel.dequeue, most, lease=lease) for most, lease in dequeues),
+        *(partial(kernel.extend, 1, lease) for lease in (None, 0, -1, 366 * 24 * HOUR)),
+        *(partial(verb, hand, delay=delay) for verb in (kernel.release, kernel.retry) for delay in (-1, 2**63 - 1)),
+        *(partial(wait, kernel, wait=time) for time in (None, -1, 2**62)),
+        *(partial(redrive, kernel, limit=most) for most in (0, None)),
+        *(partial(keep_history, kernel, days) for days in (None, -1, 1000)),
+        *(partial(merge, kernel, "nowhere", 0, job=job) for job in ("", "j" * 513)),
+        *(partial(kernel.rows, one) for one in sql),
+        partial(merge, kernel, "nowhere", 0, on="perhaps"),
+        partial(make_stage, kernel, -1),
+        partial(limit, kernel, 0),
+    ]
+    for call in calls:
+        with refused():
+            call()
+    assert kernel.complete(hand) == {}
 
 
 @pytest.mark.parametrize("size", [513, 2_000_000])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, refused
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 
 pytestmark = pytest.mark.installed
 
@@ -58,25 +58,6 @@ def test_consumers_never_get_the_same(kernel: Kernel, open_kernel: OpenKernel, e
     taken_ids = taken.ids + kernel.dequeue(100).ids + (held.ids if end == "commit" else [])
     assert len(taken_ids) == len(set(taken_ids)) == 8
     assert kernel.state("a")["current_concurrency"] == 4
-
-
-def test_bad_arguments_are_refused(kernel: Kernel) -> None:
-    """A limit, lease, consumer or queue that makes no sense is refused with QF001."""
-    bad: list[tuple[int | None, int | None, str | None, str | None]] = [
-        (0, 1, "me", "q"), (100_001, 1, "me", "q"), (1, 0, "me", "q"), (1, 366 * 24 * HOUR, "me", "q"),
-        (1, 1, None, "q"), (None, 1, "me", "q"), (1, None, "me", "q"), (1, 1, "me", None),
-    ]  # fmt: skip
-    for limit, lease, name, queue in bad:
-        wrong = Kernel(kernel.connection, queue=queue, name=name)  # type: ignore[arg-type]
-        with refused():
-            wrong.dequeue(limit, lease=lease)
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stricter_isolation_is_refused(open_kernel: OpenKernel, isolation: str) -> None:
-    """Dequeue refuses a snapshot older than its locks with QF003."""
-    with refused("QF003"):
-        open_kernel(isolation=isolation).dequeue()
 
 
 def test_a_large_batch_is_one_call(kernel: Kernel) -> None:

@@ -1,6 +1,5 @@
 """fq_dequeue with a budget of bytes: where a batch ends, and that its channels stand as after a smaller batch."""
 
-import psycopg
 import pytest
 
 from tests.sql.client import HOUR, Kernel, OpenKernel
@@ -95,10 +94,3 @@ def test_the_channels_stand_as_after_a_smaller_batch(
             shares = [state["taken"] / state["weight"] for state in states if 8 - state["taken"] > locked]
             assert max(shares, default=0) - min(shares, default=0) <= 1
         holder.rollback()
-
-
-@pytest.mark.parametrize("max_bytes", [0, -1])
-def test_a_budget_of_nothing_is_refused(kernel: Kernel, max_bytes: int) -> None:
-    """At least one byte may be asked for."""
-    with pytest.raises(psycopg.Error, match=f"at most {max_bytes} bytes"):
-        _take(kernel, max_bytes)

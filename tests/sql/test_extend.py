@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, Kernel, OpenKernel, on, refused
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
 
 
 def test_a_lease_without_the_message_is_not_extended(kernel: Kernel) -> None:
@@ -17,14 +17,6 @@ def test_a_lease_without_the_message_is_not_extended(kernel: Kernel) -> None:
     kernel.complete(one)
     assert kernel.extend(call.lease_id, HOUR, one, two) is None
     assert kernel.extend(call.lease_id, HOUR, two) is not None
-
-
-def test_a_bad_duration_is_refused(kernel: Kernel) -> None:
-    """A duration that makes no sense is refused with QF001; an unknown lease is null."""
-    for lease in (None, 0, -1, 366 * 24 * HOUR):
-        with refused():
-            kernel.extend(1, lease)
-    assert kernel.extend(1, HOUR) is None
 
 
 def test_extending_waits_for_a_reclaim_and_loses(

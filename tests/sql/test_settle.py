@@ -4,14 +4,13 @@ afterwards.
 
 from dataclasses import replace
 from datetime import timedelta
-from itertools import product
 
 import pytest
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.client import SECOND, Kernel, OpenKernel, on, refused
+from tests.sql.client import SECOND, Kernel, OpenKernel, on
 
 VERBS = ["complete", "release", "retry", "bury"]
 
@@ -43,16 +42,6 @@ def test_a_delivery_of_another_queue_is_lost(kernel: Kernel, verb: str, *, limit
     assert kernel.value("select count(*) from fq_signal") == 0
     assert _settle(kernel, verb, *mine, *foreign) == {hand.id: "lost" for hand in foreign}
     assert _settle(other, verb, *foreign) == {}
-
-
-def test_a_bad_delay_is_refused(kernel: Kernel) -> None:
-    """A delay below zero or beyond all reason is refused with QF001 and nothing changes."""
-    kernel.enqueue("a")
-    (hand,) = kernel.dequeue().hands
-    for verb, delay in product(("release", "retry"), (-1, 2**63 - 1)):
-        with refused():
-            _settle(kernel, verb, hand, delay=delay)
-    assert kernel.complete(hand) == {}
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,14 +1,17 @@
 """A stricter transaction whose snapshot is older than what others changed gets 40001, as documented."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import pytest
 from psycopg import errors
 
 from tests.sql.answers import Hand
-from tests.sql.client import Kernel, OpenKernel
-from tests.sql.life.verbs import lock_messages, purge_channel, purge_dead, redrive
+from tests.sql.client import Kernel, OpenKernel, refused
+from tests.sql.kernel.verbs import limit
+from tests.sql.life.verbs import keep_history, lock_messages, purge_channel, purge_dead, redrive
+from tests.sql.load.loads import merge
 
 
 class Changed(NamedTuple):
@@ -60,3 +63,11 @@ def test_it_fails_to_serialize(kernel: Kernel, open_kernel: OpenKernel, isolatio
     business.rollback()
     assert len(hands) == 5
     assert kernel.complete(*hands) == {}
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
+def test_some_verbs_run_read_committed_only(open_kernel: OpenKernel, isolation: str) -> None:
+    """What must see what others did while it waited for its locks refuses a snapshot that is older than they are."""
+    for verb in (Kernel.dequeue, keep_history, partial(limit, most=1), partial(merge, stage="nowhere", messages=0)):
+        with refused("QF003"):
+            verb(open_kernel(isolation=isolation))

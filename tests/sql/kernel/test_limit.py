@@ -9,7 +9,7 @@ from sqlalchemy import NullPool, create_engine, text
 
 from tests.fixtures.database import Database, install
 from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, on, refused
+from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import limit, unbalanced
 
 pytestmark = pytest.mark.usefixtures("balanced")
@@ -208,14 +208,6 @@ def test_hearing_beside_a_dequeue_leaves_it_the_queue_s_slots(
     consumer.commit()
     assert kernel.hear() == 1
     assert len(kernel.dequeue(10).hands) == 1
-
-
-def test_a_bad_limit_is_refused(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """A limit is at least 1, and the transaction sees what is out now."""
-    snapshot = open_kernel(isolation="REPEATABLE_READ")
-    for caller, most, code in ((kernel, 0, "QF001"), (snapshot, 1, "QF003")):
-        with refused(code):
-            limit(caller, most)
 
 
 def test_queues_of_one_name_in_two_schemas_are_two(

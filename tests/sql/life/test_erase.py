@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, Kernel, OpenKernel, on, refused
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import forgotten, limit, unbalanced
 
 _TABLES = "fq_history", "fq_result", "fq_key_period", "fq_schedule", "fq_group_followup"
@@ -147,10 +147,3 @@ def test_who_goes_on_enqueuing_keeps_the_channel(kernel: Kernel) -> None:
     kernel.enqueue("a")
     assert forgotten(kernel) == 0
     assert [hand.channel for hand in kernel.drain()] == ["a"]
-
-
-def test_bad_arguments_are_refused(kernel: Kernel) -> None:
-    """A limit that is none, and a place that is none, are refused with QF001."""
-    for most, after in ((0, 0), (None, 0), (1, -1), (1, None)):
-        with refused():
-            kernel.rows(f"select fq_erase_channel('q', 'a', {most or 'null'}, %(after)s)", after=after)

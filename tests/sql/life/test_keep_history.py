@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.client import HOUR, Kernel, OpenKernel, on, refused
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
 from tests.sql.life.verbs import history, keep_history
 
 DAY = 24 * HOUR
@@ -208,20 +208,6 @@ def test_a_table_in_use_is_left_for_the_next_time(kernel: Kernel, open_kernel: O
     reader.rollback()
 
     assert keep_history(kernel, 0) == {_name(noon): "made", day: "dropped"}
-
-
-def test_a_bad_number_of_days_is_refused(kernel: Kernel) -> None:
-    """A number of days that is none, or beyond a year, is refused with QF001."""
-    for ahead in None, -1, 1000:
-        with refused():
-            keep_history(kernel, ahead)
-
-
-def test_a_stricter_transaction_is_refused(open_kernel: OpenKernel) -> None:
-    """An old snapshot would miss what has come into the default partition meanwhile: QF003."""
-    keeper = open_kernel(isolation="REPEATABLE_READ")
-    with refused("QF003"):
-        keep_history(keeper)
 
 
 def test_a_name_that_something_else_has(kernel: Kernel, noon: Clock) -> None:

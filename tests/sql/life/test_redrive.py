@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.client import Kernel, OpenKernel, on, refused
+from tests.sql.client import Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import pause, resume, unbalanced
 from tests.sql.life.verbs import outcomes, purge_channel, purge_dead, redrive
 
@@ -58,13 +58,6 @@ def test_a_redrive_waits_for_a_key_that_is_being_added(kernel: Kernel, open_kern
         rival.blocked()
         end(business.connection)
         assert rival.result() == {hand.id: outcome}
-
-
-def test_a_bad_limit_is_refused(kernel: Kernel) -> None:
-    """A limit that is none is refused with QF001."""
-    for limit in 0, None:
-        with refused():
-            redrive(kernel, limit=limit)
 
 
 def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:

@@ -8,7 +8,7 @@ from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on, refused
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 from tests.sql.life.verbs import end_wait, listening, redrive, wait, wake
 
 
@@ -203,10 +203,3 @@ def test_no_verb_waits_for_a_mark(kernel: Kernel, open_kernel: OpenKernel, waits
         assert other.complete(hand) == {}
 
     waits.unhindered(on(others))
-
-
-def test_a_bad_wait_is_refused(kernel: Kernel) -> None:
-    """A wait of less than no time, or an endless one, is refused with QF001."""
-    for how_long in (None, -1, 2**62):
-        with refused():
-            wait(kernel, wait=how_long)

@@ -3,7 +3,7 @@
 import pytest
 from psycopg import errors
 
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, refused
+from tests.sql.client import HOUR, SECOND, Kernel, refused
 from tests.sql.life.verbs import listening, wait
 from tests.sql.load.loads import Merged, copy, load, make_channels, make_stage, merge, messages, staged
 
@@ -199,19 +199,6 @@ def test_waiting_consumers_are_woken_by_the_commit(kernel: Kernel) -> None:
         load(kernel, "a", "b")
         load(kernel, "a", "b")
     assert heard == [f"{lease}:{topic}"]
-
-
-def test_it_runs_read_committed(open_kernel: OpenKernel) -> None:
-    """In a snapshot that is older than its locks it could not see what it must."""
-    with refused("QF003", match="repeatable read"):
-        merge(open_kernel(isolation="REPEATABLE_READ"), "nowhere", 0)
-
-
-def test_bad_arguments(kernel: Kernel) -> None:
-    """They are refused with their values."""
-    for job, on in (("", "skip"), ("j" * 513, "skip"), ("job", "perhaps")):
-        with refused(match="fq_merge has queue q"):
-            merge(kernel, "nowhere", 0, job=job, on=on)
 
 
 def test_a_stage_that_is_gone(kernel: Kernel) -> None:
