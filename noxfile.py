@@ -47,11 +47,10 @@ _ON_SECOND = tuple(
         "alembic/test_drift", "alembic/test_ladder", "alembic/test_psql", "alembic/test_repair", "cli/test_doctor",
         "database/test_installation", "orm/test_comparison", "sql/life/test_keep_history",
         # Plans.
-        "sql/kernel/test_plans", "sql/life/test_plans_life", "sql/life/test_plans_lookups", "sql/life/test_plans_stops",
-        "sql/test_plans", "sql/test_table_bounds",
+        "sql/life/test_plans_lookups", "sql/test_plans", "sql/test_table_bounds",
         # Locks and crashes.
-        "sql/life/test_locks_life", "sql/load/test_locks_load", "sql/test_crashes", "sql/test_locks_order",
-        "sql/test_locks_waiting", "sql/test_open_writers", "sql/test_single_states",
+        "sql/load/test_locks_load", "sql/test_crashes", "sql/test_locks_order", "sql/test_locks_waiting",
+        "sql/test_open_writers", "sql/test_single_states", "sql/test_stale_snapshots",
         # Privileges.
         "alembic/test_grants", "roles/test_bounds", "roles/test_matrix", "roles/test_random_calls",
         "roles/test_results",

@@ -43,25 +43,8 @@ def drained(worker: Worker) -> bool:
     return ended
 
 
-def test_due_slots_are_run_and_handled(engine: Engine, database: Database, clock: Clock) -> None:
-    """Each time: no slot that was due is left, and no message that came of one."""
-    queue, handled = Queue("documents"), []
-
-    @queue.periodic(every=SECOND, catch_up="all", channel="tick")
-    def tick(delivery: Delivery) -> None:
-        handled.append(delivery.headers)
-
-    Worker(engine, queue).run(drain=True)
-    for _ in range(2):
-        before = len(handled)
-        clock.advance(7 * SECOND)
-        Worker(engine, queue).run(drain=True)
-        assert len(handled) - before >= 7
-        assert (len(handled), is_empty(database)) == (ran(database), True)
-
-
-async def test_the_same_in_a_loop(async_engine: AsyncEngine, database: Database, clock: Clock) -> None:
-    """An AsyncWorker does the same, anew for each run."""
+async def test_due_slots_are_run_and_handled(async_engine: AsyncEngine, database: Database, clock: Clock) -> None:
+    """Each time a worker drains: no slot that was due is left, and no message that came of one."""
     queue, handled = Queue("documents"), []
 
     @queue.periodic(every=SECOND, catch_up="all", channel="tick")

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -46,14 +46,6 @@ def own_database(server: Server) -> Database:
     return found
 
 
-@pytest.fixture
-def own_engine(own_database: Database) -> Iterator[Engine]:
-    """An engine for it."""
-    engine = create_engine(own_database.url, poolclass=NullPool)
-    yield engine
-    engine.dispose()
-
-
 def _schedule(queue: Queue, engine: Engine) -> None:
     for number in range(SCHEDULES):
         channel = f"c{number}"
@@ -84,14 +76,13 @@ def _expected(database: Database, now: datetime) -> dict[str, dict[int, list[int
 @pytest.mark.parametrize(
     "begin", [datetime(2027, 3, 27, 20, 7, tzinfo=UTC), datetime(2027, 10, 30, 20, 7, tzinfo=UTC)], ids=str
 )
-def test_a_change_of_daylight_saving(
-    own_engine: Engine, own_database: Database, server: Server, begin: datetime
-) -> None:
+def test_a_change_of_daylight_saving(own_database: Database, server: Server, begin: datetime) -> None:
     """20 processes, a kill at each step, two crashes and two restarts of the server, steps of the clock both ways:
     10,000 slots of "all" run once each, in order; a time of day that is skipped or repeated once; of "last" and "skip"
     none twice, none that the reference does not have, and the last one.
     """
-    engine, database, queue = own_engine, own_database, Queue(QUEUE)
+    database, queue = own_database, Queue(QUEUE)
+    engine = create_engine(database.url, poolclass=NullPool)
     clock = install_clock(database)
     clock.advance(begin - clock.now())
     _schedule(queue, engine)

@@ -94,21 +94,6 @@ def test_an_outage(engine: Engine, database: Database, clock: Clock) -> None:
     }
 
 
-def test_many_slots_in_parts(engine: Engine, database: Database, clock: Clock) -> None:
-    """An outage of many slots is made up for in transactions of a few, in order, and none is missing."""
-    queue = queue_that_waits()
-    queue.schedules.set(engine, "often", channel="a", every=timedelta(seconds=1), catch_up="all")
-    [before] = queue.schedules.list(engine)
-    clock.advance(timedelta(seconds=300))
-    with working(engine, queue, slots_at_once=64):
-        until(lambda: len(slots(database)) >= 300, "all are run")
-    ran = slots(database)
-    assert ran == [before.created_at + timedelta(seconds=number) for number in range(1, len(ran) + 1)]
-    assert database.value("select count(*) from fq_message") == len(ran)
-    ordered = "select array_agg(message_id order by slot_at) = array_agg(message_id order by message_id)"
-    assert database.value(f"{ordered} from fq_schedule_slot") is True
-
-
 def test_many_slots_hold_up_no_other_schedule(engine: Engine, database: Database, clock: Clock) -> None:
     """While one schedule makes up for many slots, others run after each part: they would be late, and skipped."""
     queue = queue_that_waits()
@@ -120,21 +105,6 @@ def test_many_slots_hold_up_no_other_schedule(engine: Engine, database: Database
         until(lambda: len(slots(database)) >= 380, "all are run")
     last = "select max(m.id) filter (where c.name = 'others') - min(m.id) from fq_message m"
     assert database.value(f"{last} join fq_channel c on c.id = m.channel_id") < 20 + 10
-
-
-def test_a_clock_that_is_set_back(engine: Engine, database: Database, clock: Clock) -> None:
-    """Slots that were run do not come again, and the next one comes when the clock has reached it again."""
-    queue = queue_that_waits()
-    queue.schedules.set(engine, "hourly", channel="a", every=HOUR)
-    [before] = queue.schedules.list(engine)
-    with working(engine, queue):
-        clock.advance(HOUR)
-        until(lambda: len(slots(database)) == 1, "the first one is run")
-        clock.advance(-2 * HOUR)
-        clock.advance(2 * HOUR)
-        clock.advance(HOUR)
-        until(lambda: len(slots(database)) == 2, "the second one is run")
-    assert slots(database) == [before.created_at + HOUR, before.created_at + 2 * HOUR]
 
 
 def test_jitter(engine: Engine, database: Database, clock: Clock) -> None:

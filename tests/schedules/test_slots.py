@@ -168,7 +168,6 @@ def test_an_outage_of_years_is_planned_at_once() -> None:
         ({}, "cron is None and every is None; give one of them"),
         ({"cron": "0 3 * * *", "every": timedelta(hours=1)}, "give one of them"),
         ({"cron": "0 3 * *"}, "give five fields"),
-        ({"cron": "* * 0 3 * * *"}, "give five fields"),
         ({"cron": "0 25 * * *"}, "cron is '0 25 .*: bad hour; give minute"),
         ({"cron": "0 3 * * *", "timezone": "Europe/Atlantis"}, "timezone is 'Europe/Atlantis', which this machine"),
         ({"cron": "0 3 * * *", "timezone": "../etc/passwd"}, "timezone is '../etc/passwd', which this machine"),
@@ -177,7 +176,6 @@ def test_an_outage_of_years_is_planned_at_once() -> None:
         ({"cron": "0 3 * * *", "catch_up": "none"}, "catch_up is 'none'; give 'skip', 'last' or 'all'"),
         ({"cron": "0 3 * * *", "jitter": timedelta(seconds=-1)}, "jitter is"),
         ({"cron": "0 0 30 2 *"}, "cron is '0 0 30 2"),
-        ({"cron": "0 0 31 4 *"}, "cron is '0 0 31 4"),
     ],
 )
 def test_what_never_comes_is_refused(words: dict[str, object], said: str) -> None:

@@ -4,7 +4,7 @@ through.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 import psycopg
@@ -24,13 +24,41 @@ MILLISECOND = 1_000
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
 
-_FIELDS = ("max_concurrency", "rate_interval", "rate_burst", "weight")
+_COLUMNS = {
+    "kinds": "text[]", "contents": "bytea[]", "headers": "jsonb[]", "delays": "bigint[]", "ats": "bigint[]",
+    "priorities": "integer[]", "keys": "text[]", "max_attempts": "integer[]", "costs": "integer[]",
+    "ordering_keys": "text[]",
+}  # fmt: skip
+_TYPES = _COLUMNS | {
+    "channels": "text[]", "on_duplicates": "text[]", "policy": "jsonb", "notify": "boolean", "hold": "bigint[]",
+}  # fmt: skip
 _TOKENS = "%(queue)s, %(ids)s::bigint[], %(rows)s::tid[], %(lease_ids)s::bigint[], %(deliveries)s::integer[]"
+
+_COSTS = "%(queue)s, %(ids)s::bigint[], %(lease_ids)s::bigint[], %(deliveries)s::integer[], %(costs)s::bigint[]"
 
 
 def policy_json(**fields: object) -> Jsonb:
     """Fields of a policy, as the functions take them."""
     return Jsonb(fields)
+
+
+def tokens(hands: Sequence[Hand]) -> dict[str, list[Any]]:
+    """The parameters that say which deliveries are meant."""
+    return {
+        "ids": [hand.id for hand in hands],
+        "rows": [hand.row for hand in hands],
+        "lease_ids": [hand.lease_id for hand in hands],
+        "deliveries": [hand.deliveries for hand in hands],
+    }
+
+
+@contextmanager
+def refused(code: str = "QF001", match: str | None = None) -> Iterator[pytest.ExceptionInfo[psycopg.Error]]:
+    """Fail unless the block ends with an error of this code."""
+    __tracebackhide__ = True
+    with pytest.raises(psycopg.Error, match=match) as error:
+        yield error
+    assert error.value.sqlstate == code
 
 
 @dataclass(slots=True)
@@ -40,10 +68,11 @@ class Kernel:
     connection: psycopg.Connection[Any]
     queue: str = "q"
     name: str = "me"
-    _stack: ExitStack = field(default_factory=ExitStack)
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
-        """Run one statement; its rows, if it has any."""
+        """Run one statement; its rows, if it has any. It may name the queue, as %(queue)s."""
+        if "%(queue)s" in sql:
+            parameters.setdefault("queue", self.queue)
         with self.connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(sql.encode(), parameters or None)
             return cursor.fetchall() if cursor.description else []
@@ -69,45 +98,27 @@ class Kernel:
     def enqueue(
         self,
         *channels: str | None,
-        contents: Sequence[bytes | None] | None = None,
-        kinds: Sequence[str | None] | None = None,
-        headers: Sequence[str | None] | None = None,
-        delays: Sequence[int | None] | None = None,
-        ats: Sequence[int | None] | None = None,
-        priorities: Sequence[int | None] | None = None,
-        keys: Sequence[str | None] | None = None,
-        max_attempts: Sequence[int | None] | None = None,
-        policy: tuple[int | None, int | None, int | None, int | None] | None = None,
-        costs: Sequence[int | None] | None = None,
-        ordering_keys: Sequence[str | None] | None = None,
+        on: Sequence[str | None] | str | None = None,
+        policy: dict[str, object] | None = None,
+        notify: bool = False,
+        hold: Sequence[int] | None = None,
+        **columns: Sequence[Any] | None,
     ) -> list[Added]:
-        """fq_enqueue: one message a channel named."""
-        nothing = [None] * len(channels)
-        sql = """
-            select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[],
-              %(headers)s::jsonb[], %(delays)s::bigint[], %(ats)s::bigint[], %(priorities)s::integer[],
-              %(keys)s::text[], %(max_attempts)s::integer[], %(policy)s::jsonb, p_costs => %(costs)s::integer[],
-              p_ordering_keys => %(ordering_keys)s::text[])
-        """
+        """fq_enqueue: one message a channel named, in their order; further columns as lists, ``keys=["k", None]``."""
+        count = len(channels)
+        given: dict[str, Any] = dict.fromkeys(_COLUMNS, [None] * count)
+        given |= {"kinds": ["work"] * count, "contents": [b"{}"] * count, "costs": None, "ordering_keys": None}
+        given |= {name: list(column) for name, column in columns.items() if column is not None}
+        given |= {
+            "channels": list(channels),
+            "on_duplicates": [on] * count if isinstance(on, str) else on and list(on),
+            "policy": policy and policy_json(**policy),
+            "notify": notify,
+            "hold": hold and list(hold),
+        }
+        arguments = ", ".join(f"p_{name} => %({name})s::{_TYPES[name]}" for name in given)
         with self.connection.cursor(row_factory=class_row(Added)) as cursor:
-            cursor.execute(
-                sql,
-                {
-                    "queue": self.queue,
-                    "channels": list(channels),
-                    "kinds": list(kinds or ["work"] * len(channels)),
-                    "contents": list(contents or [b"{}"] * len(channels)),
-                    "headers": list(headers or nothing),
-                    "delays": list(delays or nothing),
-                    "ats": list(ats or nothing),
-                    "priorities": list(priorities or nothing),
-                    "keys": list(keys or nothing),
-                    "max_attempts": list(max_attempts or nothing),
-                    "costs": None if costs is None else list(costs),
-                    "ordering_keys": None if ordering_keys is None else list(ordering_keys),
-                    "policy": None if policy is None else policy_json(**dict(zip(_FIELDS, policy, strict=True))),
-                },
-            )
+            cursor.execute(f"select * from fq_enqueue(%(queue)s, {arguments})".encode(), {"queue": self.queue} | given)
             return sorted(cursor.fetchall(), key=lambda added: added.ordinal)
 
     def dequeue(
@@ -121,98 +132,73 @@ class Kernel:
         *taken, call = self.rows(
             "select *, fq_now() as taken_at"
             " from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint)",
-            queue=self.queue,
             limit=limit,
             lease=lease,
             name=self.name,
             lease_id=lease_id,
         )
+        same = ("channel", "kind", "content", "attempt", "deliveries")
         hands = [
             Hand(
-                id=row["message_id"],
-                row=row["row_id"],
-                channel=row["channel"],
-                kind=row["kind"],
-                content=row["content"],
-                attempt=row["attempt"],
-                deliveries=row["deliveries"],
-                lease_id=call["lease_id"],
+                id=row["message_id"], row=row["row_id"], lease_id=call["lease_id"], **{name: row[name] for name in same}
             )
             for row in taken
         ]
-        return Call(
-            hands,
-            **{one.name: call[one.name] for one in fields(Call) if one.name != "hands"},
-        )
+        return Call(hands, **{one.name: call[one.name] for one in fields(Call) if one.name != "hands"})
 
     def hear(self) -> int:
         """fq_hear, until there are no more signals; how many were heard."""
         heard, more = 0, True
         while more:
-            [row] = self.rows("select * from fq_hear(%(queue)s)", queue=self.queue)
+            [row] = self.rows("select * from fq_hear(%(queue)s)")
             heard, more = heard + row["heard"], row["has_more"]
         return heard
 
     def ready(self) -> None:
         """Hear everything, and move what is due into the ready order, as the dequeue of a paused queue does."""
-        self.rows("select fq_pause(%(queue)s)", queue=self.queue)
+        self.rows("select fq_pause(%(queue)s)")
         due = "select from fq_channel_state where queue = %(queue)s and due_at <= fq_now()"
-        while self.hear() or self.value(f"select exists ({due})", queue=self.queue):
+        while self.hear() or self.value(f"select exists ({due})"):
             pass
-        self.rows("select fq_pause(%(queue)s, p_paused => false)", queue=self.queue)
+        self.rows("select fq_pause(%(queue)s, p_paused => false)")
 
     def charge_running(self, charges: Sequence[tuple[Hand, int, int]]) -> None:
         """fq_correct_costs: up to what deliveries that run cost so far, and up to what they were charged before."""
+        hands, costs, charged = zip(*charges, strict=True) if charges else ((), (), ())
         self.rows(
-            "select fq_correct_costs(%(queue)s, %(ids)s::bigint[], %(leases)s::bigint[], %(deliveries)s::integer[],"
-            " %(costs)s::bigint[], %(charged)s::bigint[], true)",
-            queue=self.queue,
-            ids=[hand.id for hand, _, _ in charges],
-            leases=[hand.lease_id for hand, _, _ in charges],
-            deliveries=[hand.deliveries for hand, _, _ in charges],
-            costs=[cost for _, cost, _ in charges],
-            charged=[before for _, _, before in charges],
+            f"select fq_correct_costs({_COSTS}, %(charged)s::bigint[], true)",
+            costs=list(costs),
+            charged=list(charged),
+            **tokens(hands),
         )
 
     def correct(self, hand: Hand, cost: int, *, charged: int | None = None) -> None:
         """fq_correct_costs: what a delivery cost in truth, and up to what it was charged while it ran."""
+        self.correct_all([hand], [cost], charged=[charged])
+
+    def correct_all(self, hands: Sequence[Hand], costs: list[int], *, charged: list[int | None] | None = None) -> None:
+        """The same of several."""
         self.rows(
-            "select fq_correct_costs(%(queue)s, array[%(id)s::bigint], array[%(lease_id)s::bigint],"
-            " array[%(deliveries)s::integer], array[%(cost)s::bigint], array[%(charged)s::bigint])",
-            charged=charged,
-            queue=self.queue,
-            id=hand.id,
-            lease_id=hand.lease_id,
-            deliveries=hand.deliveries,
-            cost=cost,
+            f"select fq_correct_costs({_COSTS}, %(charged)s::bigint[])", costs=costs, charged=charged, **tokens(hands)
         )
 
     def complete(self, *hands: Hand) -> dict[int, str]:
         """fq_complete: what was not completed, and why."""
         return self._settle(f"fq_complete({_TOKENS})", hands)
 
-    def release(self, *hands: Hand, delay: int | None = None) -> dict[int, str]:
+    def release(self, *hands: Hand, delay: int | None = None, notify: bool = False) -> dict[int, str]:
         """fq_end_attempts: what was not released, and why."""
-        call = f"fq_end_attempts({_TOKENS}, 'released', %(delays)s::bigint[], null)"
-        return self._settle(call, hands, delays=[delay] * len(hands))
+        return self._end("released", hands, delay=delay, notify=notify)
 
-    def retry(self, *hands: Hand, delay: int | None = None, error: str | None = None) -> dict[int, str]:
+    def retry(
+        self, *hands: Hand, delay: int | None = None, error: str | None = None, notify: bool = False
+    ) -> dict[int, str]:
         """fq_end_attempts: what is not tried again, and why."""
-        return self._settle(
-            f"fq_end_attempts({_TOKENS}, 'retried', %(delays)s::bigint[], %(errors)s::text[])",
-            hands,
-            delays=[delay] * len(hands),
-            errors=[error] * len(hands),
-        )
+        return self._end("retried", hands, delay=delay, error=error, notify=notify)
 
     def bury(self, *hands: Hand, reason: str | None = None, error: str | None = None) -> dict[int, str]:
         """fq_end_attempts: what was not buried, and why."""
-        return self._settle(
-            f"fq_end_attempts({_TOKENS}, 'buried', null, %(errors)s::text[], %(reasons)s::text[])",
-            hands,
-            reasons=[reason] * len(hands),
-            errors=[error] * len(hands),
-        )
+        return self._end("buried", hands, error=error, reason=reason)
 
     def extend(self, lease_id: int | None, lease: int | None = 30 * SECOND, *hands: Hand) -> int | None:
         """fq_heartbeat of one lease: its new end, or None."""
@@ -221,8 +207,7 @@ class Kernel:
             "array[%(lease_id)s::bigint], %(lease)s, null, %(ids)s::bigint[], %(deliveries)s::integer[])",
             lease_id=lease_id,
             lease=lease,
-            ids=[hand.id for hand in hands],
-            deliveries=[hand.deliveries for hand in hands],
+            **tokens(hands),
         )
         return end
 
@@ -230,7 +215,6 @@ class Kernel:
         """fq_cancel: what was not withdrawn, and why."""
         rows = self.rows(
             "select * from fq_cancel(%(queue)s, %(ids)s::bigint[]) where outcome <> 'cancelled'",
-            queue=self.queue,
             ids=list(ids),
         )
         return {row["message_id"]: row["outcome"] for row in rows}
@@ -245,40 +229,34 @@ class Kernel:
         weight: int | None = 1,
     ) -> None:
         """fq_configure_channel."""
-        self.rows(
-            "select fq_configure_channel(%(queue)s, %(channel)s, %(policy)s)",
-            queue=self.queue,
-            channel=channel,
-            policy=policy_json(
-                max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight
-            ),
-        )
+        policy = policy_json(max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight)
+        self.rows("select fq_configure_channel(%(queue)s, %(channel)s, %(policy)s)", channel=channel, policy=policy)
 
-    def configure_queue(
-        self, max_concurrency: int | None = None, *, interval: int = 0, burst: int = 1, weight: int = 1
-    ) -> None:
+    def configure_queue(self, max_concurrency: int | None = None) -> None:
         """fq_set_queue, the defaults."""
-        self.rows(
-            "select fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))",
-            queue=self.queue,
-            policy=policy_json(
-                max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight
-            ),
-        )
+        self.set_queue(defaults={"max_concurrency": max_concurrency, "weight": 1})
 
     def set_queue(self, **settings: object) -> None:
         """fq_set_queue."""
-        self.rows("select fq_set_queue(%(queue)s, %(settings)s)", queue=self.queue, settings=Jsonb(settings))
+        self.rows("select fq_set_queue(%(queue)s, %(settings)s)", settings=Jsonb(settings))
 
     def state(self, channel: str) -> dict[str, Any]:
         """The state row of a channel."""
         (row,) = self.rows(
             "select s.* from fq_channel_state s join fq_channel c on c.id = s.channel_id"
             " where c.queue = %(queue)s and c.name = %(channel)s",
-            queue=self.queue,
             channel=channel,
         )
         return row
+
+    def out(self) -> dict[int, Hand]:
+        """All messages that are out, by their ids, from the table."""
+        rows = self.rows(
+            "select m.id, m.ctid::text as row, c.name as channel, m.kind, m.content, m.attempts as attempt,"
+            " m.deliveries, m.lease_id from fq_message m join fq_channel c on c.id = m.channel_id"
+            " where m.lease_id is not null"
+        )
+        return {row["id"]: Hand(**row) for row in rows}
 
     def drain(self, limit: int = 100, calls: int = 10_000) -> list[Hand]:
         """Dequeue and complete until nothing is ready."""
@@ -291,16 +269,27 @@ class Kernel:
             drained += call.hands
         pytest.fail(f"not drained after {calls} calls")
 
-    def _settle(self, call: str, hands: Sequence[Hand], **more: object) -> dict[int, str]:
-        rows = self.rows(
-            f"select * from {call}",
-            queue=self.queue,
-            ids=[hand.id for hand in hands],
-            rows=[hand.row for hand in hands],
-            lease_ids=[hand.lease_id for hand in hands],
-            deliveries=[hand.deliveries for hand in hands],
-            **more,
+    def _end(
+        self,
+        outcome: str,
+        hands: Sequence[Hand],
+        *,
+        delay: int | None = None,
+        notify: bool = False,
+        **texts: str | None,
+    ) -> dict[int, str]:
+        return self._settle(
+            f"fq_end_attempts({_TOKENS}, %(outcome)s, %(delays)s::bigint[], %(error)s::text[], %(reason)s::text[],"
+            " p_notify => %(notify)s)",
+            hands,
+            outcome=outcome,
+            delays=[delay] * len(hands),
+            notify=notify,
+            **{name: [texts.get(name)] * len(hands) for name in ("error", "reason")},
         )
+
+    def _settle(self, call: str, hands: Sequence[Hand], **more: object) -> dict[int, str]:
+        rows = self.rows(f"select * from {call}", **tokens(hands), **more)
         return {row["message_id"]: row["outcome"] for row in rows}
 
     @classmethod
@@ -310,6 +299,31 @@ class Kernel:
         if isolation:
             connection.isolation_level = IsolationLevel[isolation]
         return cls(connection, name=name)
+
+
+class Follower:
+    """A consumer that keeps its lease."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lease_id: int | None = None
+
+    def take(self, limit: int = 100) -> list[Hand]:
+        """Take what there is."""
+        call = self.kernel.dequeue(limit, lease=HOUR, lease_id=self.lease_id)
+        self.lease_id = call.lease_id
+        return call.hands
+
+    def serve(self) -> list[int]:
+        """Take and complete what there is, once; the ids."""
+        hands = self.take()
+        assert self.kernel.complete(*hands) == {}
+        return [hand.id for hand in hands]
+
+    def drain(self) -> None:
+        """Take and complete until there is nothing."""
+        while self.serve():
+            pass
 
 
 def on(work: Callable[[Kernel], T]) -> Callable[[Engine], T]:

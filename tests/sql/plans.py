@@ -4,12 +4,14 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from psycopg.errors import Diagnostic
 
 from tests.sql.client import Kernel
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,14 @@ def least_buffers(kernel: Kernel, work: Callable[[], object]) -> int:
     return min(buffers(kernel, work) for _ in range(3))
 
 
-def assert_frugal(kernel: Kernel, bound: int, work: Callable[[], object]) -> None:
-    """Fail where work reads a table of the queue in sequence, or more of its rows in one scan than the bound."""
+def assert_frugal(kernel: Kernel, bound: int, work: Callable[[], T]) -> T:
+    """What work returns; fail where it reads a table of the queue in sequence, or more of its rows in one scan than the
+    bound.
+    """
     __tracebackhide__ = True
     with explained(kernel) as scans:
-        work()
+        done = work()
     wasteful = [str(scan) for scan in scans if scan.node == "Seq Scan" or scan.rows > bound]
     if wasteful or not scans:
         pytest.fail("\n".join(["read too much:", *wasteful]))
+    return done

@@ -186,17 +186,6 @@ def test_what_one_call_brought_is_taken_as_the_long_way_would(
             )
 
 
-def test_a_locked_message_is_passed_by_and_stays_the_head(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """One dequeue passes a locked message by, takes the next, and the head stays where the locked one is."""
-    first, second = kernel.enqueue("a", "a")
-    bystander = open_kernel()
-    bystander.rows("select from fq_message where id = %(id)s for update", id=first.message_id)
-    assert kernel.dequeue().ids == [second.message_id]
-    assert kernel.state("a")["head_message_id"] == first.message_id
-    bystander.rollback()
-    assert kernel.dequeue().ids == [first.message_id]
-
-
 def test_a_call_that_finds_nothing_writes_nothing(open_kernel: OpenKernel) -> None:
     """Its commit has nothing to wait for, under a lease or without one."""
     kernel = open_kernel()

@@ -1,14 +1,12 @@
 """fq_enqueue: what is added, what is refused, what waits."""
 
-from itertools import product, repeat
-from typing import Any
+from itertools import repeat
 
 import psycopg
 import pytest
-from psycopg import errors
 
 from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, Kernel, OpenKernel, on
+from tests.sql.client import Kernel, OpenKernel, on, refused
 
 FAR = 253402300799999999
 
@@ -20,51 +18,16 @@ def test_a_call_leaves_one_signal_a_channel(kernel: Kernel) -> None:
     assert [row["message_id"] for row in signals] == [added[1].message_id, added[2].message_id]
 
 
-BAD: list[dict[str, Any]] = [
-    {"kinds": ["k" * 513]},
-    {"keys": ["ä" * 257]},
-    {"delays": [FAR]},
-    {"ats": [1], "delays": [1]},
-    {"policy": (0, 0, 1, 1)},
-    {"policy": (None, -1, 1, 1)},
-    {"policy": (None, 0, 0, 1)},
-    {"policy": (None, 0, 1, 0)},
-    {"policy": (None, 365 * 24 * HOUR, 1_000_000, 1)},
-]
-
-
-def test_a_bad_value_is_refused_whole(kernel: Kernel) -> None:
-    """A value that cannot be kept is refused with a code and a hint, and nothing of the call is left."""
-    for wrong in BAD:
-        with pytest.raises(psycopg.Error) as refusal:
-            kernel.enqueue("a", **wrong)
-        assert (wrong, refusal.value.sqlstate) == (wrong, "QF001")
-        assert refusal.value.diag.message_hint
-    assert kernel.value("select count(*) from fq_message") == 0
-
-
 @pytest.mark.whole
 def test_a_content_that_nobody_could_dequeue_is_refused(kernel: Kernel) -> None:
     """It would stand first in its channel for ever, and fail each dequeue that comes to it."""
     kernel.enqueue("a")
-    with pytest.raises(psycopg.Error, match="content is 268435457 bytes") as refusal:
+    with refused("QF011", match="content is 268435457 bytes"):
         kernel.rows(
             "select * from fq_enqueue('q', '{a}', '{k}', array[convert_to(repeat('x', 268435457), 'UTF8')], '{null}',"
             " '{null}', '{null}', '{null}', '{null}', '{null}')"
         )
-    assert refusal.value.sqlstate == "QF011"
     assert kernel.value("select count(*) from fq_message") == 1
-
-
-def test_a_bad_name_is_refused(kernel: Kernel) -> None:
-    """Channel and queue names have 1 to 512 bytes; others are refused with QF001, with and without a key."""
-    for name, keys in product(["", "x" * 513, "ä" * 257, None], [None, ["k"]]):
-        with pytest.raises(psycopg.Error) as refusal:
-            kernel.enqueue(name, keys=keys)
-        assert refusal.value.sqlstate == "QF001"
-        with pytest.raises(psycopg.Error) as refusal:
-            Kernel(kernel.connection, queue=name).enqueue("a")  # type: ignore[arg-type]
-        assert refusal.value.sqlstate == "QF001"
 
 
 def test_arrays_of_different_lengths_are_refused(kernel: Kernel) -> None:
@@ -121,29 +84,3 @@ def test_a_key_waits_for_whoever_is_adding_the_same(kernel: Kernel, open_kernel:
         rival = waits.start(on(lambda second: second.enqueue("a", keys=["k"]))).blocked()
         end(business.connection)
         assert rival.result()[0].created is created
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_isolated_callers_enqueue_while_the_channel_is_served(
-    kernel: Kernel, open_kernel: OpenKernel, isolation: str
-) -> None:
-    """A stricter transaction enqueues to a channel that has been served since its snapshot, and commits."""
-    kernel.enqueue("a", "a")
-    business = open_kernel(isolation=isolation)
-    business.value("select count(*) from fq_message")
-    assert len(kernel.drain(limit=1)) == 2
-    (added,) = business.enqueue("a")
-    business.commit()
-    assert kernel.dequeue().ids == [added.message_id]
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_first_use_since_the_snapshot_fails_to_serialize(
-    kernel: Kernel, open_kernel: OpenKernel, isolation: str
-) -> None:
-    """Where another transaction made the channel since the snapshot, a stricter caller gets 40001, as documented."""
-    business = open_kernel(isolation=isolation)
-    business.value("select 1")
-    kernel.enqueue("a")
-    with pytest.raises(errors.SerializationFailure):
-        business.enqueue("a")

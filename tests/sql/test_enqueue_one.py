@@ -42,7 +42,7 @@ def enqueue(kernel: Kernel, headers: str, message: dict[str, Any]) -> list[objec
     """
     parameters = {name: [value] for name, value in message.items()}
     try:
-        answers = kernel.rows(sql, queue=kernel.queue, headers=['{"trace": 1}'], **parameters)
+        answers = kernel.rows(sql, headers=['{"trace": 1}'], **parameters)
     except psycopg.Error as refusal:
         kernel.rollback()
         return [refusal.sqlstate, refusal.diag.message_primary, refusal.diag.message_detail, refusal.diag.message_hint]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sql.answers import Hand
-from tests.sql.client import HOUR, Kernel, OpenKernel, policy_json
+from tests.sql.client import Follower, Kernel, OpenKernel, policy_json
 from tests.sql.plans import buffers
 
 pytestmark = pytest.mark.usefixtures("cloned")
@@ -20,22 +20,6 @@ _QUEUES = {
 }
 
 
-class _Consumer:
-    """A consumer that keeps its lease."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.call = kernel.dequeue(lease=HOUR)
-
-    def take(self) -> list[Hand]:
-        self.call = self.kernel.dequeue(len(_CHANNELS), lease=HOUR, lease_id=self.call.lease_id)
-        return self.call.hands
-
-    def drain(self) -> None:
-        while hands := self.take():
-            assert self.kernel.complete(*hands) == {}
-
-
 @pytest.mark.parametrize("queue", _QUEUES)
 def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel: OpenKernel, queue: str) -> None:
     """After 600 messages were served under a held snapshot, each call reads at most half as many buffers again, also
@@ -44,7 +28,8 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
     for sql in _QUEUES[queue]:
         kernel.rows(sql)
     kernel.enqueue(*_CHANNELS)
-    consumer, other = _Consumer(kernel), open_kernel()
+    consumer, other = Follower(kernel), open_kernel()
+    consumer.take(1)
 
     def hear_beside_another(*channels: str) -> int:
         """What a hearing reads of signals of *channels* where another call has the first two of them."""
@@ -59,14 +44,14 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
         return read
 
     def measure() -> dict[str, int]:
+        hands = list[Hand]()
         read = {
             "hear one": hear_beside_another("a"),
             "hear several": hear_beside_another(*_CHANNELS),
             "enqueue one": buffers(kernel, lambda: kernel.enqueue("a")),
             "enqueue many": buffers(kernel, lambda: kernel.enqueue(*_CHANNELS * 2)),
-            "dequeue": buffers(kernel, consumer.take),
+            "dequeue": buffers(kernel, lambda: hands.extend(consumer.take(len(_CHANNELS)))),
         }
-        hands = consumer.call.hands
         read |= {
             "retry": buffers(kernel, lambda: kernel.retry(hands[0])),
             "release": buffers(kernel, lambda: kernel.release(hands[1])),

@@ -1,15 +1,13 @@
-"""Enqueues in opposite orders never deadlock, and a dequeue never waits for anything."""
+"""Enqueues in opposite orders never deadlock; business transactions and consumers go on beside each other."""
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
 
-from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Added
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import Kernel, OpenKernel, on
 
 
 def _enqueue(names: Sequence[str], keys: Sequence[str] | None) -> Callable[[Engine], list[Added]]:
@@ -58,63 +56,6 @@ def test_names_are_ordered_by_bytes(open_kernel: OpenKernel, waits: Waits) -> No
     assert waits.unhindered(on(lambda free: free.enqueue("a")))[0].created
     gate.rollback()
     assert len(rival.result()) == 2
-
-
-def _lock(sql: str) -> Callable[[Kernel], object]:
-    return lambda holder: holder.rows(sql)
-
-
-HOLDERS: dict[str, Callable[[Kernel], object]] = {
-    "its state rows": _lock("select from fq_channel_state for update"),
-    "its messages": _lock("select from fq_message for update"),
-    "its messages, shared": _lock("select from fq_message for share"),
-    "its leases": _lock("select from fq_lease for update"),
-    "its channels": _lock("select from fq_channel for update"),
-    "its queue": lambda holder: holder.configure_queue(3),
-    "a configuration": lambda holder: holder.configure("a", 1),
-    "a cancel": lambda holder: holder.cancel(*[row["id"] for row in holder.rows("select id from fq_message")]),
-    "an enqueue": lambda holder: holder.enqueue("a", "b", keys=["x", "y"]),
-    "a first use": lambda holder: holder.enqueue("new"),
-    "a hearing": lambda holder: holder.hear(),
-    "a dequeue": lambda holder: holder.dequeue(1),
-    "a change of every message": _lock("update fq_message set headers = '{}'"),
-}
-
-
-@pytest.mark.parametrize("held", HOLDERS)
-def test_a_dequeue_never_waits(kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits, held: str) -> None:
-    """Whatever rows but signals others have locked, dequeue and hear return at once, with expired leases to reclaim."""
-    kernel.enqueue(*["a", "b"] * 3)
-    kernel.dequeue(1, lease=SECOND)
-    own = kernel.dequeue(1, lease=HOUR)
-    clock.advance(timedelta(minutes=1))
-    kernel.enqueue("a", "b")
-    holder = open_kernel()
-    HOLDERS[held](holder)
-    for _ in range(2):
-        waits.unhindered(on(lambda rival: rival.dequeue(1, lease=SECOND, lease_id=own.lease_id)))
-        waits.unhindered(on(lambda rival: rival.hear()))
-    holder.rollback()
-    clock.advance(timedelta(hours=2))
-    assert len(kernel.dequeue(100).hands) == 8
-    assert kernel.dequeue(100).hands == []
-
-
-def test_an_open_enqueue_delays_nobody(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """While a business transaction has enqueued to a channel, others enqueue there, are delivered and complete."""
-    kernel.enqueue("a")
-    business = open_kernel()
-    business.enqueue("a", "a")
-
-    def others(rival: Kernel) -> list[int]:
-        rival.enqueue("a")
-        hands = rival.dequeue(10).hands
-        assert rival.complete(*hands) == {}
-        return [hand.id for hand in hands]
-
-    assert len(waits.unhindered(on(others))) == 2
-    business.commit()
-    assert len(kernel.drain()) == 2
 
 
 @pytest.mark.parametrize("isolation", ["READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"])

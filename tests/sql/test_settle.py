@@ -4,11 +4,8 @@ afterwards.
 
 from dataclasses import replace
 from datetime import timedelta
-from itertools import product
 
-import psycopg
 import pytest
-from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
@@ -47,17 +44,6 @@ def test_a_delivery_of_another_queue_is_lost(kernel: Kernel, verb: str, *, limit
     assert _settle(other, verb, *foreign) == {}
 
 
-def test_a_bad_delay_is_refused(kernel: Kernel) -> None:
-    """A delay below zero or beyond all reason is refused with QF001 and nothing changes."""
-    kernel.enqueue("a")
-    (hand,) = kernel.dequeue().hands
-    for verb, delay in product(("release", "retry"), (-1, 2**63 - 1)):
-        with pytest.raises(psycopg.Error) as refusal:
-            _settle(kernel, verb, hand, delay=delay)
-        assert refusal.value.sqlstate == "QF001"
-    assert kernel.complete(hand) == {}
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_moved_row_is_found_again(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, verb: str) -> None:
     """A delivery counts although its row was moved before and is moved once more meanwhile; an outdated one beside it
@@ -93,19 +79,3 @@ def test_nothing_to_settle_is_fine(kernel: Kernel) -> None:
     for outcome in ("released", "retried", "buried"):
         call = f"select * from fq_end_attempts(null, null, null, null, null, '{outcome}', null, null)"
         assert kernel.rows(call) == []
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_stale_snapshot_cannot_settle(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
-    """Under REPEATABLE READ a message that changed since the snapshot gives 40001 or a lost token, never a wrong
-    success.
-    """
-    kernel.enqueue("a")
-    business = open_kernel(isolation="REPEATABLE_READ")
-    (hand,) = kernel.dequeue().hands
-    business.value("select 1")
-    kernel.release(hand)
-    (again,) = kernel.dequeue().hands
-    with pytest.raises(errors.SerializationFailure):
-        _settle(business, verb, hand)
-    assert kernel.complete(again) == {}

@@ -1,6 +1,7 @@
 """fq_take_more: what follows a message in its channel joins it, in order and within all limits."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -14,20 +15,12 @@ def _more(kernel: Kernel, first: Hand, limit: int = 10, *, cost: int = 1000, siz
     rows = kernel.rows(
         "select message_id from fq_take_more(%(queue)s, %(id)s, %(lease_id)s, %(deliveries)s, %(limit)s, %(cost)s,"
         " %(size)s::bigint)",
-        queue=kernel.queue,
-        id=first.id,
-        lease_id=first.lease_id,
-        deliveries=first.deliveries,
+        **asdict(first),
         limit=limit,
         cost=cost,
         size=size,
     )
     return [row["message_id"] for row in rows]
-
-
-def _leased(kernel: Kernel) -> int:
-    leased: int = kernel.value("select count(*) from fq_message where lease_id is not null")
-    return leased
 
 
 def test_it_takes_those_that_follow(kernel: Kernel) -> None:
@@ -44,7 +37,7 @@ def test_it_takes_those_that_follow(kernel: Kernel) -> None:
     assert kernel.dequeue(9).hands == []
 
 
-@pytest.mark.parametrize(
+ENDS = pytest.mark.parametrize(
     "other",
     [
         pytest.param({"kinds": ["work", "work", "else", "work"]}, id="another kind"),
@@ -53,9 +46,12 @@ def test_it_takes_those_that_follow(kernel: Kernel) -> None:
         pytest.param({"delays": [None, None, HOUR, HOUR]}, id="one that is not due"),
     ],
 )
-def test_it_ends_where_one_does_not_fit(kernel: Kernel, other: dict[str, list[object]]) -> None:
+
+
+@ENDS
+def test_it_ends_where_one_does_not_fit(kernel: Kernel, other: dict[str, Any]) -> None:
     """What follows one that does not fit is left for its own turn, in order."""
-    kernel.enqueue("a", "a", "a", "a", **other)  # type: ignore[arg-type]
+    kernel.enqueue("a", "a", "a", "a", **other)
     [first] = kernel.dequeue().hands
 
     assert _more(kernel, first, cost=8, size=10) == [2]
@@ -67,14 +63,14 @@ def test_it_takes_what_follows_in_an_ordering_key(kernel: Kernel) -> None:
     """A message with an ordering key is joined by the next ones of the key, wherever they wait, and by no others."""
     kernel.enqueue(*["a"] * 7, ordering_keys=["k", "l", "k", "k", None, "k", "k"])
     assert kernel.dequeue(3).ids == [1, 2, 5]
-    [first] = [hand for hand in _out(kernel) if hand.id == 1]
+    first = kernel.out()[1]
 
     assert _more(kernel, first, 2) == [3, 4]
     assert _more(kernel, first) == [6, 7]
     assert kernel.dequeue(9).ids == []
     kernel.enqueue("a", ordering_keys=["k"])
     assert kernel.dequeue(9).ids == []
-    hands = {hand.id: hand for hand in _out(kernel)}
+    hands = kernel.out()
     kernel.complete(hands[1], hands[3])
     assert kernel.dequeue(9).ids == []
     kernel.retry(hands[4])
@@ -87,22 +83,14 @@ def test_it_takes_what_follows_in_an_ordering_key(kernel: Kernel) -> None:
     assert kernel.dequeue(9).ids == [8]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param({"kinds": ["work", "work", "else", "work"]}, id="another kind"),
-        pytest.param({"costs": [4, 4, 1, 1]}, id="the cost"),
-        pytest.param({"contents": [b"1", b"22", b"3" * 20, b"4"]}, id="the bytes"),
-        pytest.param({"delays": [None, None, HOUR, None]}, id="one that is not due"),
-    ],
-)
-def test_an_ordering_key_ends_where_one_does_not_fit(kernel: Kernel, other: dict[str, list[object]]) -> None:
+@ENDS
+def test_an_ordering_key_ends_where_one_does_not_fit(kernel: Kernel, other: dict[str, Any]) -> None:
     """What follows in the key is left for later, and keeps the order."""
-    kernel.enqueue("a", "a", "a", "a", ordering_keys=["k"] * 4, **other)  # type: ignore[arg-type]
+    kernel.enqueue("a", "a", "a", "a", ordering_keys=["k"] * 4, **other)
     [first] = kernel.dequeue().hands
 
     assert _more(kernel, first, cost=8, size=10) == [2]
-    kernel.complete(*_out(kernel))
+    kernel.complete(*kernel.out().values())
     kernel.ready()
     assert kernel.dequeue(9).ids == ([] if "delays" in other else [3])
 
@@ -115,7 +103,7 @@ def test_those_that_joined_may_go_back_after_the_first(kernel: Kernel) -> None:
     kernel.enqueue(*["a"] * 2, ordering_keys=["k"] * 2)
     [first] = kernel.dequeue().hands
     assert _more(kernel, first) == [2]
-    hands = {hand.id: hand for hand in _out(kernel)}
+    hands = kernel.out()
 
     kernel.release(hands[1])
     assert kernel.dequeue(9).ids == []
@@ -123,15 +111,6 @@ def test_those_that_joined_may_go_back_after_the_first(kernel: Kernel) -> None:
     assert kernel.dequeue(9).ids == []
     kernel.retry(hands[2], delay=HOUR)
     assert kernel.dequeue(9).ids + kernel.dequeue(9).ids == [1]
-
-
-def _out(kernel: Kernel) -> list[Hand]:
-    """All that is out, from the table."""
-    rows = kernel.rows(
-        "select m.id, m.ctid::text as row, c.name as channel, m.kind, m.content, m.attempts as attempt, m.deliveries,"
-        " m.lease_id from fq_message m join fq_channel c on c.id = m.channel_id where m.lease_id is not null"
-    )
-    return [Hand(**row) for row in rows]
 
 
 def test_one_that_was_tried_before_comes_alone(kernel: Kernel) -> None:
@@ -182,7 +161,7 @@ def test_nothing_follows_what_is_not_held(kernel: Kernel) -> None:
     assert _more(replace(kernel, queue="other"), first) == []
     kernel.rows("update fq_lease set expires_at = fq_now() - 1")
     assert _more(kernel, first) == []
-    assert _leased(kernel) == 1
+    assert len(kernel.out()) == 1
 
 
 def test_a_paused_channel_gives_no_more(kernel: Kernel) -> None:

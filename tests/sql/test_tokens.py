@@ -51,23 +51,12 @@ def test_a_token_without_lease_does_not_hinder_others(kernel: Kernel) -> None:
     assert kernel.value(_WAITING) == 2
 
 
-def _corrected(kernel: Kernel, hands: list[Hand], costs: list[int]) -> None:
-    kernel.rows(
-        "select fq_correct_costs('q', %(ids)s::bigint[], %(leases)s::bigint[], %(deliveries)s::integer[],"
-        " %(costs)s::bigint[])",
-        ids=[hand.id for hand in hands],
-        leases=[hand.lease_id for hand in hands],
-        deliveries=[hand.deliveries for hand in hands],
-        costs=costs,
-    )
-
-
 def test_messages_that_wait_have_no_costs_to_correct(kernel: Kernel) -> None:
     """Without a lease id nothing is corrected."""
     kernel.set_queue(fair_by="cost")
     hands = _forged(kernel, 2)
     kernel.hear()
-    _corrected(kernel, hands, [50, 60])
+    kernel.correct_all(hands, [50, 60])
     assert kernel.value("select count(*) from fq_signal") == 0
 
 
@@ -78,7 +67,7 @@ def test_a_cost_counts_once(kernel: Kernel) -> None:
     kernel.enqueue("a", "a", costs=[10, 20])
     first, second = kernel.dequeue(2).hands
     with kernel.connection.transaction():
-        _corrected(kernel, [first, second, first, first], [90, 25, 70, 13])
+        kernel.correct_all([first, second, first, first], [90, 25, 70, 13])
         assert kernel.value("select sum(cost) from fq_signal where cost is not null") == 3 + 5
         kernel.complete(first, second)
     assert [row["cost"] for row in kernel.rows("select cost from fq_history order by message_id")] == [13, 25]
@@ -103,5 +92,3 @@ def test_nobody_sets_the_virtual_time(kernel: Kernel) -> None:
     """A consumer that hears signals does not say where virtual time is."""
     with pytest.raises(psycopg.errors.UndefinedFunction):
         kernel.rows("select fq_hear('q', -1)")
-    roles = "select pg_catalog.has_function_privilege('public', oid, 'execute') as may from pg_proc where proname = "
-    assert kernel.value(f"{roles} 'fq_hear_signals'") is False

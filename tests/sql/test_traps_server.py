@@ -5,6 +5,7 @@ references.
 import pytest
 
 from tests.sql.client import Kernel, OpenKernel
+from tests.sql.life.verbs import keep_history
 
 pytestmark = pytest.mark.usefixtures("cloned")
 
@@ -14,6 +15,7 @@ def test_a_publication_of_all_tables_hinders_nothing(kernel: Kernel) -> None:
     works.
     """
     kernel.rows("create publication everything for all tables")
+    kernel.set_queue(history=True)
     kernel.configure_queue(50)
     kernel.configure_queue(60)
     kernel.configure("a", 50)
@@ -25,6 +27,9 @@ def test_a_publication_of_all_tables_hinders_nothing(kernel: Kernel) -> None:
     kernel.rows("update fq_lease set expires_at = fq_now()")
     assert len(kernel.drain()) == 5
     assert kernel.value("select count(*) from fq_signal") <= 1
+    # What the default partition took is moved to its day.
+    assert "made" in keep_history(kernel, 0).values()
+    assert kernel.value("select count(*) from fq_history_default") == 0
 
 
 def test_serializable_completion_and_follow_up_never_fail(kernel: Kernel, open_kernel: OpenKernel) -> None:

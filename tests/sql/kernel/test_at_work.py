@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from itertools import cycle
 from threading import Event
 
+import pytest
+
 from tests.sql.client import Kernel, OpenKernel
 from tests.sql.kernel.verbs import bound, limit, pause, resume, unbalanced
 
@@ -81,9 +83,30 @@ class Clients:
         assert {kernel.state(channel)["backlog"] for channel in CHANNELS} == {0}
 
 
-def test_limits_and_pauses_hold_while_all_are_at_work(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """With consumers, producers and an administrator at work at once, each snapshot has no more messages out than the
-    queue's limit allows, and every sum comes out right; afterwards everything was done once.
+def _pauses_and_limits(kernel: Kernel) -> Iterator[None]:
+    for channel in cycle(CHANNELS):
+        pause(kernel, channel)
+        kernel.configure(channel, 2)
+        bound(kernel, channel, 1_000)
+        resume(kernel, channel)
+        pause(kernel)
+        resume(kernel)
+        limit(kernel, LIMIT)
+        yield
+
+
+def _a_limit_that_comes_and_goes(kernel: Kernel) -> Iterator[None]:
+    for most in cycle((2, None, 5, 1)):
+        limit(kernel, most)
+        yield
+
+
+@pytest.mark.parametrize(("administer", "most"), [(_pauses_and_limits, LIMIT), (_a_limit_that_comes_and_goes, 10**6)])
+def test_sums_hold_while_all_are_at_work(
+    kernel: Kernel, open_kernel: OpenKernel, administer: Callable[[Kernel], Iterator[None]], most: int
+) -> None:
+    """With consumers, producers and an administrator at work at once, each snapshot has no more messages out than a
+    limit of the queue that stays allows, and every sum comes out right; afterwards everything was done once.
     """
     kernel.enqueue(*CHANNELS)
     kernel.drain()
@@ -91,40 +114,14 @@ def test_limits_and_pauses_hold_while_all_are_at_work(kernel: Kernel, open_kerne
     clients = Clients(open_kernel)
     administrator = open_kernel(autocommit=True)
 
-    def administer(stop: Event) -> None:
-        for channel in cycle(CHANNELS):
-            pause(administrator, channel)
-            administrator.configure(channel, 2)
-            bound(administrator, channel, 1_000)
-            resume(administrator, channel)
-            pause(administrator)
-            resume(administrator)
-            limit(administrator, LIMIT)
+    def work(stop: Event) -> None:
+        for _ in administer(administrator):
             if stop.is_set():
                 return
 
-    with at_work(administer, clients.producer(), *(clients.consumer(number) for number in range(4))):
+    with at_work(work, clients.producer(), *(clients.consumer(number) for number in range(4))):
         for _ in range(60):
             assert unbalanced(kernel) == []
-            assert kernel.value("select count(*) from fq_message where slots & 2 = 2") <= LIMIT
-    clients.check(kernel)
-
-
-def test_a_limit_set_and_lifted_at_work_stays_exact(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """However often the limit comes and goes under consumers at work, its count is right in every snapshot."""
-    kernel.enqueue(*CHANNELS)
-    kernel.drain()
-    clients = Clients(open_kernel)
-    administrator = open_kernel(autocommit=True)
-
-    def administer(stop: Event) -> None:
-        for most in cycle((2, None, 5, 1)):
-            limit(administrator, most)
-            if stop.is_set():
-                return
-
-    with at_work(administer, clients.producer(), *(clients.consumer(number) for number in range(3))):
-        for _ in range(60):
-            assert unbalanced(kernel) == []
+            assert kernel.value("select count(*) from fq_message where slots & 2 = 2") <= most
     limit(kernel, None)
     clients.check(kernel)

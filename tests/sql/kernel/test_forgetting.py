@@ -169,30 +169,18 @@ def test_a_round_is_everybodys(kernel: Kernel, open_kernel: OpenKernel) -> None:
     assert names(kernel) == ["a"]
 
 
-def test_a_round_of_another_server_is_none(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """A restored dump may say that all have ended in a snapshot that this server has not reached: it is thrown away."""
-    use(kernel, "a", "b")
-    producer = open_kernel()
-    producer.enqueue("a")
-    mark(kernel)
-    kernel.rows("insert into fq_round (duty, snapshot, waiting) values ('forget', '99999999:99999999:', '{}')")
-    found = forget(kernel)
-    assert (found["forgotten"], found["waiting"] != []) == (0, True)
-    producer.commit()
-    assert forgotten(kernel) == 1
-    assert names(kernel) == ["a"]
-
-
-def test_a_round_of_another_server_is_none_when_this_one_has_come_as_far(
-    kernel: Kernel, open_kernel: OpenKernel
-) -> None:
-    """Its snapshot says nothing about marks of this server, also once the ids of this one are beyond it."""
+@pytest.mark.parametrize("ahead", [99_999_999, 20], ids=["not reached", "reached"])
+def test_a_round_of_another_server_is_none(kernel: Kernel, open_kernel: OpenKernel, ahead: int) -> None:
+    """A restored dump may say that all have ended in a snapshot that this server has not reached: it is thrown away,
+    and says nothing about marks of this server once its ids are beyond it.
+    """
     use(kernel, "a", "b")
     producer, other = open_kernel(), open_kernel(autocommit=True)
     producer.enqueue("a")
     kernel.rows(
-        "insert into fq_round (duty, snapshot, waiting)"
-        " select 'forget', format('%1$s:%1$s:', pg_current_xact_id()::text::bigint + 20), '{}'"
+        "insert into fq_round (duty, snapshot, waiting) select 'forget',"
+        " format('%%1$s:%%1$s:', pg_current_xact_id()::text::bigint + %(ahead)s), '{}'",
+        ahead=ahead,
     )
     mark(kernel)
     for _ in range(20):
@@ -226,35 +214,22 @@ def test_a_prepared_transaction_is_waited_for(kernel: Kernel, open_kernel: OpenK
     assert sorted(hand.channel for hand in kernel.dequeue(9).hands) == ["a", "b"]
 
 
-def test_an_enqueue_waits_for_who_deletes_and_makes_the_channel_anew(
-    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+@pytest.mark.parametrize("configures", [False, True], ids=["enqueue", "configure"])
+def test_who_uses_a_channel_waits_for_who_deletes_it_and_makes_it_anew(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, *, configures: bool
 ) -> None:
-    """It neither fails nor adds a message to rows that are gone."""
+    """An enqueue neither fails nor adds a message to rows that are gone; a policy is kept by the new channel."""
     use(kernel, "a")
     mark(kernel)
     deleting = open_kernel()
     assert forgotten(deleting) == 1
-
-    def enqueue(rival: Kernel) -> str:
-        return rival.enqueue("a")[0].outcome
-
-    rival = waits.start(on(enqueue)).blocked()
-    deleting.commit()
-    assert rival.result() == "created"
-    assert names(kernel) == ["a"]
-    assert [hand.channel for hand in kernel.dequeue(9).hands] == ["a"]
-
-
-def test_a_configuration_waits_too(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """A policy for a channel that is being deleted is kept by the channel that is made anew."""
-    use(kernel, "a")
-    mark(kernel)
-    deleting = open_kernel()
-    assert forgotten(deleting) == 1
-    rival = waits.start(on(lambda rival: rival.configure("a", weight=7))).blocked()
+    verb = (lambda rival: rival.configure("a", weight=7)) if configures else (lambda rival: rival.enqueue("a"))
+    rival = waits.start(on(verb)).blocked()
     deleting.commit()
     rival.result()
-    assert kernel.value("select weight from fq_channel_state") == 7
+    assert names(kernel) == ["a"]
+    assert kernel.dequeue(9).channels == ([] if configures else ["a"])
+    assert kernel.state("a")["weight"] == (7 if configures else 1)
 
 
 def test_who_took_a_mark_back_is_passed_by(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:

@@ -4,7 +4,6 @@ whatever frees one is followed by exactly one more.
 
 from functools import partial
 
-import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
@@ -20,7 +19,7 @@ SOON = 10 * MILLISECOND
 
 def count(kernel: Kernel) -> int:
     """The queue's count."""
-    found: int = kernel.value("select current_concurrency from fq_queue_state where queue = %(queue)s", queue="q")
+    found: int = kernel.value("select current_concurrency from fq_queue_state where queue = %(queue)s")
     return found
 
 
@@ -91,18 +90,25 @@ def test_a_raised_limit_counts_for_the_next_call(kernel: Kernel) -> None:
     assert kernel.dequeue(10).channels == ["b", "c"]
 
 
-def test_setting_a_limit_waits_for_a_dequeue_under_way(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """What calls are taking while a limit waits for them is counted; they wait for nothing."""
+@pytest.mark.parametrize("opened", [True, False], ids=["opened", "never dequeued"])
+def test_setting_a_limit_waits_for_a_dequeue_under_way(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, *, opened: bool
+) -> None:
+    """What calls are taking while a limit waits for them is counted; they wait for nothing, and take nothing beside
+    the first delivery of the queue.
+    """
     kernel.enqueue(*"abcd")
-    kernel.ready()
+    if opened:
+        kernel.ready()
     consumer = open_kernel()
     assert len(consumer.dequeue(2).hands) == 2
     rival = waits.start(on(partial(limit, most=3))).blocked()
-    assert waits.unhindered(on(lambda other: other.dequeue().channels)) == ["c"]
+    taken = waits.unhindered(on(lambda other: other.dequeue().channels))
+    assert taken == (["c"] if opened else [])
     consumer.commit()
     rival.result()
-    assert count(kernel) == 3
-    assert kernel.dequeue(10).hands == []
+    assert count(kernel) == 2 + len(taken)
+    assert len(kernel.dequeue(10).hands) == 1 - len(taken)
 
 
 _STALLED_LOOK = """
@@ -204,16 +210,6 @@ def test_hearing_beside_a_dequeue_leaves_it_the_queue_s_slots(
     assert len(kernel.dequeue(10).hands) == 1
 
 
-def test_a_bad_limit_is_refused(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """A limit is at least 1, a queue has a name, and the transaction sees what is out now."""
-    snapshot = open_kernel(isolation="REPEATABLE_READ")
-    nameless = Kernel(kernel.connection, queue="")
-    for caller, most, code in ((kernel, 0, "QF001"), (nameless, 1, "QF001"), (snapshot, 1, "QF003")):
-        with pytest.raises(psycopg.Error) as refusal:
-            limit(caller, most)
-        assert refusal.value.sqlstate == code
-
-
 def test_queues_of_one_name_in_two_schemas_are_two(
     kernel: Kernel, open_kernel: OpenKernel, database: Database, waits: Waits
 ) -> None:
@@ -241,18 +237,6 @@ def test_the_first_delivery_waits_for_nobody(kernel: Kernel, open_kernel: OpenKe
     assert (call.hands, call.due_in) == ([], SOON)
     getattr(admin, end)()
     assert len(kernel.dequeue(10).hands) == (2 if end == "commit" else 4)
-
-
-def test_a_limit_beside_the_first_delivery(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """A limit waits for the first delivery of the queue, and counts it; another delivery meanwhile takes nothing."""
-    kernel.enqueue(*"abcd")
-    consumer = open_kernel()
-    assert len(consumer.dequeue(1).hands) == 1
-    rival = waits.start(on(partial(limit, most=3))).blocked()
-    assert waits.unhindered(on(Kernel.dequeue)).hands == []
-    consumer.commit()
-    rival.result()
-    assert count(kernel) == 1
 
 
 def test_a_limit_that_was_rolled_back(kernel: Kernel, open_kernel: OpenKernel) -> None:

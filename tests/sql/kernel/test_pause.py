@@ -2,40 +2,13 @@
 
 from functools import partial
 
-import psycopg
 import pytest
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import pause, queue_row, resume
+from tests.sql.kernel.verbs import pause, resume
 
 pytestmark = pytest.mark.usefixtures("balanced")
-
-
-def test_a_channel_that_does_not_exist(kernel: Kernel) -> None:
-    """It is refused, and made only on demand: then its first message waits."""
-    kernel.enqueue("a")
-    elsewhere = Kernel(kernel.connection, queue="elsewhere")
-    for do, channel in ((pause, "b"), (resume, "b")):
-        for where in (kernel, elsewhere):
-            with pytest.raises(psycopg.Error, match=f"queue {where.queue} has no channel b") as refusal:
-                do(where, channel)
-            assert refusal.value.sqlstate == "QF008"
-    assert kernel.value("select count(*) from fq_channel") == 1
-    assert pause(kernel, "b", new=True) is True
-    assert pause(kernel, "b", new=True) is False
-    kernel.enqueue("b")
-    assert kernel.dequeue(10).channels == ["a"]
-    assert resume(kernel, "b") is True
-    assert kernel.dequeue(10).channels == ["b"]
-
-
-def test_a_bad_name_is_refused(kernel: Kernel) -> None:
-    """Names have 1 to 512 bytes."""
-    for queue, channel in (("", None), ("", "a"), ("q", "")):
-        with pytest.raises(psycopg.Error) as refusal:
-            pause(Kernel(kernel.connection, queue=queue), channel)
-        assert refusal.value.sqlstate == "QF001"
 
 
 def test_a_paused_channel_keeps_all_of_its_state(kernel: Kernel) -> None:
@@ -104,12 +77,12 @@ def test_what_can_be_served_again_is_served_in_its_turn(kernel: Kernel, how: str
 def test_pausing_a_queue_sets_no_policy(kernel: Kernel) -> None:
     """Channels of a queue that was only paused start with the policy that their first enqueue brings."""
     pause(kernel)
-    kernel.enqueue("a", policy=(3, 0, 1, 5))
+    kernel.enqueue("a", policy={"max_concurrency": 3, "weight": 5})
     assert (kernel.state("a")["max_concurrency"], kernel.state("a")["weight"]) == (3, 5)
     kernel.configure_queue(2)
-    kernel.enqueue("b", policy=(3, 0, 1, 5))
+    kernel.enqueue("b", policy={"max_concurrency": 3, "weight": 5})
     assert (kernel.state("b")["max_concurrency"], kernel.state("b")["weight"]) == (2, 1)
-    assert queue_row(kernel)["paused_at"] is not None
+    assert kernel.value("select paused_at from fq_queue") is not None
 
 
 @pytest.mark.parametrize("verb", [pause, resume])

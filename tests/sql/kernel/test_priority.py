@@ -39,7 +39,6 @@ def aging(kernel: Kernel, channel: str, step: int | None) -> None:
     """Set how much waiting a step of priority outweighs."""
     kernel.rows(
         "select fq_configure_channel(%(queue)s, %(channel)s, %(changes)s)",
-        queue=kernel.queue,
         channel=channel,
         changes=Jsonb({"priority_aging": step}),
     )

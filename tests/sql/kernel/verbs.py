@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
 from tests.sql.client import Kernel, policy_json
 
 UNBALANCED = """
@@ -63,22 +61,14 @@ def unbalanced(kernel: Kernel) -> list[str]:
     return [row["problem"] for row in kernel.rows(UNBALANCED)]
 
 
-def limit(kernel: Kernel, most: int | None, *, notify: bool = True) -> None:
+def limit(kernel: Kernel, most: int | None) -> None:
     """fq_limit_queue: how many messages may be out."""
-    change_limits(kernel, {"max_concurrency": most}, notify=notify)
-
-
-def change_limits(kernel: Kernel, changes: dict[str, int | None], *, notify: bool = True) -> None:
-    """fq_limit_queue."""
-    sql = "select fq_limit_queue(%(queue)s, %(changes)s, %(notify)s)"
-    kernel.rows(sql, queue=kernel.queue, changes=Jsonb(changes), notify=notify)
+    kernel.rows("select fq_limit_queue(%(queue)s, %(changes)s)", changes=policy_json(max_concurrency=most))
 
 
 def pause(kernel: Kernel, channel: str | None = None, *, new: bool = False) -> bool:
     """fq_pause: whether it changed anything."""
-    changed: bool = kernel.value(
-        "select fq_pause(%(queue)s, %(channel)s, true, %(new)s)", queue=kernel.queue, channel=channel, new=new
-    )
+    changed: bool = kernel.value("select fq_pause(%(queue)s, %(channel)s, true, %(new)s)", channel=channel, new=new)
     return changed
 
 
@@ -86,32 +76,24 @@ def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -
     """fq_pause with p_paused false: whether it changed anything."""
     changed: bool = kernel.value(
         "select fq_pause(%(queue)s, %(channel)s, false, p_notify => %(notify)s)",
-        queue=kernel.queue,
         channel=channel,
         notify=notify,
     )
     return changed
 
 
-def bound(
-    kernel: Kernel, channel: str | None, max_backlog: int | None, *, drop: bool = False, notify: bool = False
-) -> None:
+def bound(kernel: Kernel, channel: str | None, max_backlog: int | None, *, drop: bool = False) -> None:
     """fq_configure_channel, or fq_set_queue without a channel, with a bound and nothing else."""
-    call = "fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))"
-    if channel is not None:
-        call = "fq_configure_channel(%(queue)s, %(channel)s, %(policy)s, p_notify => %(notify)s)"
-    kernel.rows(
-        f"select {call}",
-        queue=kernel.queue,
-        channel=channel,
-        policy=policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),
-        notify=notify,
-    )
+    call = "fq_configure_channel(%(queue)s, %(channel)s, %(policy)s)"
+    if channel is None:
+        call = "fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))"
+    policy = policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise")
+    kernel.rows(f"select {call}", channel=channel, policy=policy)
 
 
 def stats(kernel: Kernel) -> dict[str, Any]:
     """fq_stats."""
-    (row,) = kernel.rows("select * from fq_stats(%(queue)s)", queue=kernel.queue)
+    (row,) = kernel.rows("select * from fq_stats(%(queue)s)")
     return row
 
 
@@ -120,17 +102,10 @@ def channel_stats(kernel: Kernel, *channels: str, **more: object) -> dict[str, d
     named = "".join(f", p_{name} => %({name})s" for name in more)
     rows = kernel.rows(
         f"select * from fq_channel_stats(%(queue)s, %(channels)s::text[]{named})",
-        queue=kernel.queue,
         channels=list(channels) or None,
         **more,
     )
     return {row["channel"]: row | row["policy"] for row in rows}
-
-
-def queue_row(kernel: Kernel) -> dict[str, Any]:
-    """The row of the queue."""
-    (row,) = kernel.rows("select * from fq_queue where name = %(queue)s", queue=kernel.queue)
-    return row
 
 
 def forget(kernel: Kernel) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, tables
 from tests.fixtures.clock import Clock
 from tests.sql.client import HOUR, SECOND, Kernel
 from tests.sql.kernel.verbs import stats
-from tests.sql.life.verbs import enqueue, history, keep_history, redrive
+from tests.sql.life.verbs import history, keep_history, redrive
 from tests.sql.load.loads import load
 
 # What is ours by its name: variables, constants, arguments, tables and functions.
@@ -58,8 +58,8 @@ def test_every_table_takes_further_columns(kernel: Kernel, clock: Clock, kind: s
     kernel.set_queue(history=recorded)
     kernel.configure("a", 10)
     kernel.enqueue(*"aaaaaa", max_attempts=[20] * 5 + [1])
-    enqueue(kernel, "b", keys=["1"])
-    enqueue(kernel, "b", keys=["1"], on="replace")
+    kernel.enqueue("b", keys=["1"])
+    kernel.enqueue("b", keys=["1"], on="replace")
     assert load(kernel, "c", "c").created == 2
     hands = kernel.dequeue(100, lease=24 * HOUR).hands
     assert len(hands) == 9

@@ -3,19 +3,19 @@
 from datetime import timedelta
 
 import pytest
-from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import unbalanced
-from tests.sql.life.verbs import Beat, enqueue, heartbeat, lock_messages
+from tests.sql.life.verbs import Beat, heartbeat, lock_messages
 
 
 def test_the_worker_is_told_by_its_heartbeat(kernel: Kernel) -> None:
     """Each heartbeat names the cancelled messages of the lease, in the order of their ids, until they are settled."""
-    enqueue(kernel, *["a"] * 3)
-    one, two, three = kernel.dequeue(3).hands
+    kernel.enqueue(*["a"] * 3, priorities=[None, None, 1])
+    [three] = kernel.dequeue().hands
+    one, two = kernel.dequeue(3, lease_id=three.lease_id).hands
     lease = one.lease_id
     assert heartbeat(kernel, lease)[0].cancelled == []
     kernel.cancel(three.id, one.id)
@@ -26,18 +26,9 @@ def test_the_worker_is_told_by_its_heartbeat(kernel: Kernel) -> None:
     assert kernel.complete(two) == {}
 
 
-def test_a_heartbeat_names_messages_in_order(kernel: Kernel) -> None:
-    """The least id comes first, whichever message was taken first."""
-    kernel.enqueue("a", "a", priorities=[None, 1])
-    [later] = kernel.dequeue().hands
-    [earlier] = kernel.dequeue(lease_id=later.lease_id).hands
-    kernel.cancel(later.id, earlier.id)
-    assert heartbeat(kernel, later.lease_id)[0].cancelled == [earlier.id, later.id]
-
-
 def test_a_heartbeat_extends_what_is_alive(kernel: Kernel, clock: Clock) -> None:
     """Each given lease has one row, in order: extended, never shortened, or lost; a lost one does not come back."""
-    enqueue(kernel, "a", "a", "a")
+    kernel.enqueue("a", "a", "a")
     long, short, gone = (kernel.dequeue(lease=lease).lease_id for lease in (24 * HOUR, HOUR // 4, HOUR // 4))
     before = kernel.value("select expires_at from fq_lease where id = %(id)s", id=long)
     kernel.rows("update fq_lease set expires_at = fq_now() where id = %(id)s", id=gone)
@@ -48,6 +39,7 @@ def test_a_heartbeat_extends_what_is_alive(kernel: Kernel, clock: Clock) -> None
     assert (beats[gone or 0].expires_at, beats[7].expires_at) == (None, None)
     clock.advance(timedelta(minutes=30))
     assert len(kernel.dequeue(10).hands) == 1
+    assert heartbeat(kernel, gone)[0].expires_at is None
 
 
 def test_a_heartbeat_during_a_reclaim_is_lost(
@@ -56,7 +48,7 @@ def test_a_heartbeat_during_a_reclaim_is_lost(
     """A heartbeat of a lease that is being reclaimed, messages of it still locked, says at once that the lease is lost,
     and says so for good.
     """
-    enqueue(kernel, "a", "a")
+    kernel.enqueue("a", "a")
     (hand, _) = kernel.dequeue(2, lease=SECOND).hands
     holder = open_kernel()
     holder.rows("select from fq_message where id = %(id)s for update", id=hand.id)
@@ -73,7 +65,7 @@ def test_heartbeats_of_one_lease_wait_for_each_other(
     kernel: Kernel, open_kernel: OpenKernel, waits: Waits, clock: Clock
 ) -> None:
     """A heartbeat that waited until its lease had expired does not bring it back."""
-    enqueue(kernel, "a")
+    kernel.enqueue("a")
     (hand,) = kernel.dequeue(lease=10 * SECOND).hands
     other = open_kernel()
     other.rows("update fq_lease set consumer = 'same'")
@@ -83,18 +75,10 @@ def test_heartbeats_of_one_lease_wait_for_each_other(
     assert rival.result() == [Beat(hand.lease_id, None, [])]
 
 
-def test_a_bad_heartbeat_is_refused(kernel: Kernel) -> None:
-    """A lease that is none, or endless, is refused with QF001."""
-    for lease in (None, 0, 2**62):
-        with pytest.raises(errors.Error) as refusal:
-            heartbeat(kernel, 1, lease=lease)
-        assert refusal.value.sqlstate == "QF001"
-
-
 @pytest.mark.parametrize("verb", ["complete", "release", "retry", "bury"])
 def test_a_cancel_waits_for_whoever_settles(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, verb: str) -> None:
     """A cancel of a message that is just being settled waits: given back it is withdrawn, ended it is missing."""
-    enqueue(kernel, "a")
+    kernel.enqueue("a")
     (hand,) = kernel.dequeue().hands
     worker = open_kernel()
     assert getattr(worker, verb)(hand) == {}
@@ -107,10 +91,10 @@ def test_a_cancel_waits_for_whoever_settles(kernel: Kernel, open_kernel: OpenKer
 
 def test_a_cancel_of_a_message_in_flight_flags_it(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
     """A cancel that waited for the dequeue that takes the message flags it, so that it does not come again."""
-    (added,) = enqueue(kernel, "a")
+    (added,) = kernel.enqueue("a")
     consumer = open_kernel()
     (hand,) = consumer.dequeue().hands
-    rival = waits.start(on(lambda second: second.cancel(added.message_id or 0))).blocked()
+    rival = waits.start(on(lambda second: second.cancel(added.message_id))).blocked()
     consumer.commit()
     assert rival.result() == {added.message_id: "leased"}
     assert kernel.release(hand) == {}
@@ -119,7 +103,7 @@ def test_a_cancel_of_a_message_in_flight_flags_it(kernel: Kernel, open_kernel: O
 
 def test_a_worker_settles_what_is_being_cancelled(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
     """A completion that meets an open cancel waits for it and then counts: the message is the worker's."""
-    enqueue(kernel, "a")
+    kernel.enqueue("a")
     (hand,) = kernel.dequeue().hands
     business = open_kernel()
     business.cancel(hand.id)
@@ -133,28 +117,10 @@ def test_messages_are_held_in_the_order_of_their_ids(kernel: Kernel, open_kernel
     """fq_lock_messages waits at the least id, however they are given, and holds none above it; unknown ones are passed
     over.
     """
-    one, two = (row.message_id or 0 for row in enqueue(kernel, "a", "a"))
+    one, two = (row.message_id for row in kernel.enqueue("a", "a"))
     gate = open_kernel()
     lock_messages(gate, one)
     rival = waits.start(on(lambda second: lock_messages(second, two, one, two, 99, None))).blocked()
     assert waits.unhindered(on(lambda free: free.cancel(two))) == {}
     gate.rollback()
     rival.result()
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stale_snapshot_cannot_cancel_or_hold(kernel: Kernel, open_kernel: OpenKernel, isolation: str) -> None:
-    """A stricter caller whose message was delivered, or given back, since the snapshot gets 40001, as documented."""
-    enqueue(kernel, "a")
-    first, second, third = (open_kernel(isolation=isolation) for _ in range(3))
-    third.value("select 1")
-    (hand,) = kernel.dequeue().hands
-    with pytest.raises(errors.SerializationFailure):
-        third.cancel(hand.id)
-    first.value("select 1")
-    second.value("select 1")
-    kernel.release(hand)
-    with pytest.raises(errors.SerializationFailure):
-        first.cancel(hand.id)
-    with pytest.raises(errors.SerializationFailure):
-        lock_messages(second, hand.id)

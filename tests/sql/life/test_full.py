@@ -6,7 +6,7 @@ from psycopg import errors
 from tests.fixtures.waits import Waits
 from tests.sql.client import Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import bound, unbalanced
-from tests.sql.life.verbs import enqueue, outcomes
+from tests.sql.life.verbs import outcomes
 
 
 def _waiting(kernel: Kernel) -> int:
@@ -19,12 +19,12 @@ def test_producers_at_the_edge_do_not_wait(kernel: Kernel, open_kernel: OpenKern
     counted once, and the next one finds the channel full.
     """
     bound(kernel, "a", 2)
-    enqueue(kernel, "a")
+    kernel.enqueue("a")
     first = open_kernel()
-    assert outcomes(enqueue(first, "a")) == ["created"]
-    assert outcomes(waits.unhindered(on(lambda second: enqueue(second, "a")))) == ["created"]
+    assert outcomes(first.enqueue("a")) == ["created"]
+    assert outcomes(waits.unhindered(on(lambda second: second.enqueue("a")))) == ["created"]
     first.commit()
-    assert outcomes(enqueue(kernel, "a")) == ["full"]
+    assert outcomes(kernel.enqueue("a")) == ["full"]
     assert unbalanced(kernel) == []
     kernel.hear()
     assert kernel.state("a")["backlog"] == 3
@@ -33,33 +33,38 @@ def test_producers_at_the_edge_do_not_wait(kernel: Kernel, open_kernel: OpenKern
 def test_a_hearing_in_flight_counts_nothing_twice(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """While a signal is being heard it counts once: before the commit as a signal, after it in the backlog."""
     bound(kernel, "a", 3)
-    enqueue(kernel, "a")
+    kernel.enqueue("a")
     dispatcher = open_kernel()
     dispatcher.hear()
-    assert outcomes(enqueue(kernel, "a")) == ["created"]
+    assert outcomes(kernel.enqueue("a")) == ["created"]
     dispatcher.commit()
-    assert outcomes(enqueue(kernel, "a", "a")) == ["created", "full"]
+    assert outcomes(kernel.enqueue("a", "a")) == ["created", "full"]
 
 
 def test_a_new_channel_takes_the_bound_that_its_first_use_brings(kernel: Kernel) -> None:
     """The first use of a channel sets its bound, for that very call too; a queue's own policy goes before."""
-    assert outcomes(enqueue(kernel, "a", "a", max_backlog=1, drop=True)) == ["created", "dropped"]
-    assert outcomes(enqueue(kernel, "a", "b")) == ["dropped", "created"]
+    policy: dict[str, object] = {"max_backlog": 1, "on_full": "drop"}
+    assert outcomes(kernel.enqueue("a", "a", policy=policy)) == ["created", "dropped"]
+    assert outcomes(kernel.enqueue("a", "b")) == ["dropped", "created"]
     bound(kernel, None, 2)
-    assert outcomes(enqueue(kernel, "c", "c", "c", max_backlog=1, drop=True)) == ["created", "created", "full"]
+    assert outcomes(kernel.enqueue("c", "c", "c", policy=policy)) == [
+        "created",
+        "created",
+        "full",
+    ]
 
 
 def test_an_unbounded_channel_is_never_full(kernel: Kernel) -> None:
     """Without max_backlog nothing is refused, and no signal is marked. A bound counts what has been heard; lifting it
     lets all in.
     """
-    enqueue(kernel, *["a"] * 50)
+    kernel.enqueue(*["a"] * 50)
     assert kernel.value("select count(*) from fq_signal where bounded") == 0
     kernel.hear()
     bound(kernel, "a", 1)
-    assert outcomes(enqueue(kernel, "a")) == ["full"]
+    assert outcomes(kernel.enqueue("a")) == ["full"]
     bound(kernel, "a", None)
-    assert outcomes(enqueue(kernel, "a")) == ["created"]
+    assert outcomes(kernel.enqueue("a")) == ["created"]
 
 
 def test_serializable_producers_of_a_bounded_channel_conflict(kernel: Kernel, open_kernel: OpenKernel) -> None:
@@ -68,10 +73,10 @@ def test_serializable_producers_of_a_bounded_channel_conflict(kernel: Kernel, op
     """
     for channel, conflicts in (("free", False), ("bounded", True)):
         bound(kernel, "bounded", 1)
-        enqueue(kernel, "free")
+        kernel.enqueue("free")
         kernel.hear()
         first, second = open_kernel(isolation="SERIALIZABLE"), open_kernel(isolation="SERIALIZABLE")
-        assert outcomes(enqueue(first, channel)) == outcomes(enqueue(second, channel)) == ["created"]
+        assert outcomes(first.enqueue(channel)) == outcomes(second.enqueue(channel)) == ["created"]
         first.commit()
         if conflicts:
             with pytest.raises(errors.SerializationFailure):

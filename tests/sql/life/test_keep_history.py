@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
@@ -96,9 +95,12 @@ def test_what_goes_is_noted(kernel: Kernel, open_kernel: OpenKernel, noon: Clock
     hand = _attempt(kernel)
     worker = open_kernel()
     worker.complete(hand)
-    assert "emptied" in keep_history(kernel, 0).values()
+    # A transaction that stays open after a completion keeps the day from being dropped, but not from being emptied.
+    assert set(keep_history(kernel, 0).values()) == {"emptied"}
+    assert history(kernel) == []
     worker.commit()
-    keep_history(kernel, 0)
+    assert "dropped" in keep_history(kernel, 0).values()
+    assert len(history(kernel)) == 1
     noon.advance(timedelta(days=20))
     positions.append(_position(kernel))
     days.append(_today(kernel))
@@ -208,40 +210,6 @@ def test_a_table_in_use_is_left_for_the_next_time(kernel: Kernel, open_kernel: O
     assert keep_history(kernel, 0) == {_name(noon): "made", day: "dropped"}
 
 
-def test_a_worker_that_completed_long_ago_does_not_keep_old_days(
-    kernel: Kernel, open_kernel: OpenKernel, noon: Clock
-) -> None:
-    """A transaction that stays open after a completion keeps the history from being dropped, but the day is emptied."""
-    kernel.complete(_attempt(kernel))
-    keep_history(kernel, 9)
-    day = _name(noon)
-    noon.advance(timedelta(days=3))
-    hand = _attempt(kernel)
-    worker = open_kernel()
-    worker.complete(hand)
-    assert keep_history(kernel, 0) == {day: "emptied"}
-    assert history(kernel) == []
-    worker.commit()
-    assert keep_history(kernel, 0)[day] == "dropped"
-    assert len(history(kernel)) == 1
-
-
-def test_a_bad_number_of_days_is_refused(kernel: Kernel) -> None:
-    """A number of days that is none, or beyond a year, is refused with QF001."""
-    for ahead in None, -1, 1000:
-        with pytest.raises(errors.Error) as refusal:
-            keep_history(kernel, ahead)
-        assert refusal.value.sqlstate == "QF001"
-
-
-def test_a_stricter_transaction_is_refused(open_kernel: OpenKernel) -> None:
-    """An old snapshot would miss what has come into the default partition meanwhile: QF003."""
-    keeper = open_kernel(isolation="REPEATABLE_READ")
-    with pytest.raises(errors.Error) as refusal:
-        keep_history(keeper)
-    assert refusal.value.sqlstate == "QF003"
-
-
 def test_a_name_that_something_else_has(kernel: Kernel, noon: Clock) -> None:
     """The day gets a number behind its name; it is kept, found again and dropped as any other."""
     taken = ("table {} (id bigint)", "view {} as select 1 as one", "type {} as enum ('a')", "sequence {}")
@@ -298,3 +266,29 @@ def test_a_generated_column_of_the_users(kernel: Kernel, noon: Clock) -> None:
     assert keep_history(kernel, 1) == {_name(noon): "made", _name(noon, 1): "made"}
     assert history(kernel) == before
     assert _homes(kernel) == [_name(noon)]
+
+
+_ATTEMPT = """
+insert into fq_history (queue, channel_id, channel, message_id, kind, attempt, enqueued_at, ready_at, started_at,
+  finished_at, outcome)
+values ('q', 1, 'a', 1, 'work', 1, 1, 1, 1, %(at)s, 'completed')
+returning id, recorded_xid::text, pg_current_xact_id()::text as xid, tableoid::regclass::text as day
+"""
+
+
+def test_the_history_takes_any_time(kernel: Kernel) -> None:
+    """An attempt is recorded whether its day was made or not, with the next id and the transaction that wrote it."""
+    kernel.rows("create table day partition of fq_history for values from (1000) to (2000)")
+    rows = [kernel.rows(_ATTEMPT, at=at)[0] for at in (0, 1500, 2**62)]
+    assert [row["day"] for row in rows] == ["fq_history_default", "day", "fq_history_default"]
+    assert [row["id"] for row in rows] == [1, 2, 3]
+    assert all(row["recorded_xid"] == row["xid"] for row in rows)
+    assert kernel.value("select count(distinct recorded_xid) from fq_history") == 3
+
+
+def test_an_attempt_costs_few_index_entries(kernel: Kernel) -> None:
+    """An attempt maintains two trees, by record and by message, and one block range index, no unique one."""
+    rows = kernel.rows("select indexdef from pg_indexes where tablename = 'fq_history_default' order by 1")
+    indexes = sorted(row["indexdef"].split(" USING ")[1] for row in rows)
+    assert indexes == ["brin (id)", "btree (message_id)", "btree (recorded_xid, id)"]
+    assert all("UNIQUE" not in row["indexdef"] for row in rows)

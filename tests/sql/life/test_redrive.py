@@ -4,21 +4,20 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.client import HOUR, Kernel, OpenKernel, on
+from tests.sql.client import Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import pause, resume, unbalanced
-from tests.sql.life.verbs import dead, enqueue, outcomes, purge_channel, purge_dead, redrive
+from tests.sql.life.verbs import outcomes, purge_channel, purge_dead, redrive
 
 
 def _bury(kernel: Kernel, *channels: str, **more: object) -> list[Hand]:
     """Messages that were buried one after the other, in the order of the channels."""
     buried = []
     for channel in channels:
-        enqueue(kernel, channel, **more)  # type: ignore[arg-type]
+        kernel.enqueue(channel, **more)  # type: ignore[arg-type]
         (hand,) = kernel.dequeue().hands
         kernel.bury(hand, error="boom")
         buried.append(hand)
@@ -29,10 +28,10 @@ def test_keys_that_stand_hinder_nobody(kernel: Kernel) -> None:
     """Letters whose key stands are told only where the limit has room for them: they never hide the others."""
     hidden = [hand.id for _ in range(3) for hand in _bury(kernel, "a", keys=["k"])]
     (free,) = _bury(kernel, "a")
-    assert outcomes(enqueue(kernel, "a", keys=["k"])) == ["created"]
+    assert outcomes(kernel.enqueue("a", keys=["k"])) == ["created"]
     assert redrive(kernel, limit=2) == {free.id: "redriven", hidden[0]: "duplicate"}
     assert redrive(kernel, limit=2) == dict.fromkeys(hidden[:2], "duplicate")
-    assert dead(kernel) == hidden
+    assert kernel.value("select array_agg(message_id order by died_at) from fq_dead_letter") == hidden
 
 
 def test_two_redrives_at_once_share(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
@@ -54,47 +53,22 @@ def test_a_redrive_waits_for_a_key_that_is_being_added(kernel: Kernel, open_kern
         purge_channel(kernel, "a")
         (hand,) = _bury(kernel, "a", keys=["k"])
         business = open_kernel()
-        enqueue(business, "a", keys=["k"])
+        business.enqueue("a", keys=["k"])
         rival = waits.start(on(redrive))
         rival.blocked()
         end(business.connection)
         assert rival.result() == {hand.id: outcome}
 
 
-def test_a_bad_limit_is_refused(kernel: Kernel) -> None:
-    """A limit that is none is refused with QF001."""
-    for limit in 0, None:
-        with pytest.raises(errors.Error) as refusal:
-            redrive(kernel, limit=limit)
-        assert refusal.value.sqlstate == "QF001"
-
-
-def test_a_purge_leaves_what_consumers_have(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """What waits in a channel goes, heard of or not, due or not; deliveries, other channels and later messages stay."""
-    enqueue(kernel, *["a"] * 4, "b")
-    hand = next(hand for hand in kernel.dequeue(2).hands if hand.channel == "a")
-    enqueue(kernel, "a", "a", delays=[HOUR, None])
-    business = open_kernel()
-    enqueue(business, "a")
-    assert purge_channel(kernel, "a") == 5
-    assert unbalanced(kernel) == []
-    business.commit()
-    assert unbalanced(kernel) == []
-    kernel.release(hand)
-    assert len(kernel.drain()) == 2
-    assert unbalanced(kernel) == []
-    assert purge_channel(kernel, "none") == 0
-
-
 def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
     """A purge waits for a dequeue in flight and leaves what that took; open, it is passed by."""
-    enqueue(kernel, "a", "a", "b")
+    kernel.enqueue("a", "a", "b")
     consumer = open_kernel()
     assert consumer.dequeue().channels == ["a"]
     rival = waits.start(on(lambda operator: purge_channel(operator, "a"))).blocked()
     consumer.commit()
     assert rival.result() == 1
-    enqueue(kernel, "a")
+    kernel.enqueue("a")
     operator = open_kernel()
     assert purge_channel(operator, "a") == 1
     assert waits.unhindered(on(lambda other: other.dequeue(10).channels)) == ["b"]
@@ -108,7 +82,7 @@ def test_a_purge_passes_by_what_is_locked(
 ) -> None:
     """A message that somebody has locked is passed by, stays ready and is delivered; the purge goes on."""
     kernel.set_queue(fair_by=fair_by)
-    one, two, three = enqueue(kernel, *["a"] * 3)
+    one, two, three = kernel.enqueue(*["a"] * 3)
     clock.advance(timedelta(minutes=1))
     call = kernel.dequeue()
     assert call.ids == [one.message_id]
@@ -125,7 +99,7 @@ def test_a_purge_passes_by_what_is_locked(
 @pytest.mark.parametrize("heard", [True, False])
 def test_a_purge_of_a_paused_channel_keeps_it_paused(kernel: Kernel, open_kernel: OpenKernel, *, heard: bool) -> None:
     """A paused channel with a message that was passed by serves it when it is resumed, not before."""
-    one, two = enqueue(kernel, "a", "a")
+    one, two = kernel.enqueue("a", "a")
     if heard:
         kernel.hear()
     pause(kernel, "a")
@@ -138,34 +112,3 @@ def test_a_purge_of_a_paused_channel_keeps_it_paused(kernel: Kernel, open_kernel
     resume(kernel, "a")
     assert kernel.dequeue(10).ids == [two.message_id]
     assert one.created
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stale_snapshot_cannot_purge(kernel: Kernel, open_kernel: OpenKernel, isolation: str) -> None:
-    """A stricter caller whose channel was served since its snapshot gets 40001, as documented."""
-    enqueue(kernel, "a", "a")
-    operator = open_kernel(isolation=isolation)
-    operator.value("select 1")
-    kernel.dequeue()
-    with pytest.raises(errors.SerializationFailure):
-        purge_channel(operator, "a")
-
-
-@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_stale_snapshot_cannot_redrive_or_purge_the_dead(
-    kernel: Kernel, open_kernel: OpenKernel, isolation: str
-) -> None:
-    """A stricter caller gets 40001 where a dead letter was redriven, or its key was taken, since the snapshot."""
-    hand, keyed = _bury(kernel, "a")[0], _bury(kernel, "b", keys=["k"])[0]
-    operators = [open_kernel(isolation=isolation) for _ in range(3)]
-    for operator in operators:
-        operator.value("select 1")
-    redrive(kernel, hand.id)
-    enqueue(kernel, "b", keys=["k"])
-    first, second, third = operators
-    with pytest.raises(errors.SerializationFailure):
-        redrive(first, hand.id)
-    with pytest.raises(errors.SerializationFailure):
-        redrive(second, keyed.id)
-    with pytest.raises(errors.SerializationFailure):
-        purge_dead(third, hand.id)

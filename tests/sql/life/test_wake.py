@@ -9,23 +9,7 @@ from psycopg import errors
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
-from tests.sql.life.verbs import end_wait, enqueue, listening, redrive, release, retry, wait, wake
-
-
-def _enqueue_keyed(kernel: Kernel) -> None:
-    enqueue(kernel, "a", keys=["other"], notify=True)
-
-
-def _replace(kernel: Kernel) -> None:
-    enqueue(kernel, "a", keys=["k"], on="replace", notify=True)
-
-
-def _release(kernel: Kernel) -> None:
-    release(kernel, *kernel.dequeue().hands, notify=True)
-
-
-def _retry(kernel: Kernel) -> None:
-    retry(kernel, *kernel.dequeue().hands, notify=True)
+from tests.sql.life.verbs import end_wait, listening, redrive, wait, wake
 
 
 def _redrive(kernel: Kernel) -> None:
@@ -34,34 +18,33 @@ def _redrive(kernel: Kernel) -> None:
 
 
 VERBS: dict[str, Callable[[Kernel], object]] = {
-    "enqueue": lambda kernel: enqueue(kernel, "a", notify=True),
-    "enqueue, several": lambda kernel: enqueue(kernel, "a", "b", notify=True),
-    "enqueue, new channel": lambda kernel: enqueue(kernel, "new", notify=True),
-    "enqueue, keyed": _enqueue_keyed,
-    "enqueue, replacing": _replace,
-    "release": _release,
-    "retry": _retry,
+    "enqueue": lambda kernel: kernel.enqueue("a", notify=True),
+    "enqueue, several": lambda kernel: kernel.enqueue("a", "b", notify=True),
+    "enqueue, new channel": lambda kernel: kernel.enqueue("new", notify=True),
+    "enqueue, keyed": lambda kernel: kernel.enqueue("a", keys=["other"], notify=True),
+    "enqueue, replacing": lambda kernel: kernel.enqueue("a", keys=["k"], on="replace", notify=True),
+    "release": lambda kernel: kernel.release(*kernel.dequeue().hands, notify=True),
+    "retry": lambda kernel: kernel.retry(*kernel.dequeue().hands, notify=True),
     "redrive": _redrive,
     "wake": wake,
 }
 SILENT: dict[str, Callable[[Kernel], object]] = {
-    "enqueue": lambda kernel: enqueue(kernel, "a"),
-    "enqueue, several": lambda kernel: enqueue(kernel, "a", "b"),
-    "enqueue, keyed": lambda kernel: enqueue(kernel, "a", keys=["k"], on="replace"),
-    "a duplicate": lambda kernel: enqueue(kernel, "a", keys=["k"], notify=True),
-    "a duplicate in a batch": lambda kernel: enqueue(kernel, "a", "a", keys=["k", "k"], notify=True),
-    "an old enqueue": lambda kernel: kernel.enqueue("a"),
-    "an old release": lambda kernel: kernel.release(*kernel.dequeue().hands),
-    "an old retry": lambda kernel: kernel.retry(*kernel.dequeue().hands),
+    "enqueue": lambda kernel: kernel.enqueue("a"),
+    "enqueue, several": lambda kernel: kernel.enqueue("a", "b"),
+    "enqueue, keyed": lambda kernel: kernel.enqueue("a", keys=["k"], on="replace"),
+    "a duplicate": lambda kernel: kernel.enqueue("a", keys=["k"], notify=True),
+    "a duplicate in a batch": lambda kernel: kernel.enqueue("a", "a", keys=["k", "k"], notify=True),
+    "release": lambda kernel: kernel.release(*kernel.dequeue().hands),
+    "retry": lambda kernel: kernel.retry(*kernel.dequeue().hands),
     "complete": lambda kernel: kernel.complete(*kernel.dequeue().hands),
-    "nothing given back": lambda kernel: (release(kernel, notify=True), retry(kernel, notify=True)),
+    "nothing given back": lambda kernel: (kernel.release(notify=True), kernel.retry(notify=True)),
     "nothing redriven": lambda kernel: redrive(kernel, notify=True),
 }
 
 
 def test_work_wakes_a_waiting_consumer(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """Each verb that makes work ready notifies, once, with the lease and topic of the wait, if it is told to."""
-    enqueue(kernel, *"aaaa", keys=["k", None, None, None])
+    kernel.enqueue(*"aaaa", keys=["k", None, None, None])
     lease_id, topic = wait(kernel)
     business = open_kernel(autocommit=True)
     for name, verb in VERBS.items():
@@ -86,7 +69,7 @@ def test_one_of_the_waiting_consumers_is_named(kernel: Kernel) -> None:
 
 def test_nobody_is_notified_while_none_waits(kernel: Kernel, clock: Clock) -> None:
     """If none of this queue waits, nothing is notified: none ever, of another queue, a wait that is over or ended."""
-    enqueue(kernel, *"aaaa", keys=["k", None, None, None])
+    kernel.enqueue(*"aaaa", keys=["k", None, None, None])
     wait(Kernel(kernel.connection, queue="other"), wait=HOUR)
     wait(kernel, wait=SECOND)
     clock.advance(timedelta(seconds=2))
@@ -100,7 +83,7 @@ def test_nobody_is_notified_while_none_waits(kernel: Kernel, clock: Clock) -> No
 
 def test_what_makes_no_work_ready_or_is_told_not_to_is_silent(kernel: Kernel) -> None:
     """Without p_notify, and where nothing became ready, nobody is notified."""
-    enqueue(kernel, *"aaaa", keys=["k", None, None, None])
+    kernel.enqueue(*"aaaa", keys=["k", None, None, None])
     wait(kernel, wait=HOUR)
     for verb in SILENT.values():
         with listening(kernel) as heard:
@@ -119,7 +102,7 @@ def test_the_topic_is_of_a_queue_and_an_installation(kernel: Kernel, open_kernel
 
 def test_a_mark_stands_on_the_consumers_lease(kernel: Kernel) -> None:
     """A lease that is alive is used again and lives through the wait, and is never shortened; its messages stay."""
-    enqueue(kernel, "a")
+    kernel.enqueue("a")
     (hand,) = kernel.dequeue(lease=HOUR // 2).hands
     assert wait(kernel, hand.lease_id, HOUR)[0] == hand.lease_id
     now = kernel.value("select fq_now()")
@@ -158,17 +141,17 @@ def test_a_wait_is_registered_before_the_last_poll(kernel: Kernel, open_kernel: 
     message is found at the end of the wait.
     """
     business = open_kernel()
-    enqueue(business, "a", notify=True)
+    business.enqueue("a", notify=True)
     business.commit()
     lease_id, topic = wait(kernel)
     assert len(kernel.dequeue().hands) == 1
     with listening(kernel) as heard:
-        enqueue(business, "a", notify=True)
+        business.enqueue("a", notify=True)
         business.commit()
     assert heard == [f"{lease_id}:{topic}"]
     end_wait(kernel, lease_id)
     kernel.drain()
-    enqueue(business, "a", notify=True)
+    business.enqueue("a", notify=True)
     wait(kernel, lease_id)
     assert kernel.dequeue().hands == []
     with listening(kernel) as heard:
@@ -179,19 +162,19 @@ def test_a_wait_is_registered_before_the_last_poll(kernel: Kernel, open_kernel: 
 
 def test_a_transaction_that_is_not_told_to_notify_can_be_prepared(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """With p_notify false every verb can be part of a two-phase transaction, also while a consumer waits."""
-    enqueue(kernel, "a", "a", "a")
+    kernel.enqueue("a", "a", "a")
     one, two, three = kernel.dequeue(3).hands
     kernel.bury(three)
     wait(kernel, wait=HOUR)
     business = open_kernel()
-    enqueue(business, "a")
-    release(business, one)
-    retry(business, two)
+    business.enqueue("a")
+    business.release(one)
+    business.retry(two)
     redrive(business, three.id)
     business.rows("prepare transaction 'life'")
     business.commit()
     kernel.rows("rollback prepared 'life'")
-    enqueue(business, "a", notify=True)
+    business.enqueue("a", notify=True)
     with pytest.raises(errors.Error):
         business.rows("prepare transaction 'life'")
 
@@ -209,23 +192,14 @@ def test_a_mark_waits_for_an_extension(kernel: Kernel, open_kernel: OpenKernel, 
 
 def test_no_verb_waits_for_a_mark(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
     """While a wait is being registered in an open transaction, consumers dequeue and producers ask without waiting."""
-    enqueue(kernel, "a", "a")
+    kernel.enqueue("a", "a")
     (hand,) = kernel.dequeue().hands
     waiter = open_kernel()
     wait(waiter, hand.lease_id)
 
     def others(other: Kernel) -> None:
-        enqueue(other, "a", notify=True)
+        other.enqueue("a", notify=True)
         assert len(other.dequeue(lease_id=hand.lease_id, lease=SECOND).hands) == 1
         assert other.complete(hand) == {}
 
     waits.unhindered(on(others))
-
-
-def test_a_bad_wait_is_refused(kernel: Kernel) -> None:
-    """A wait of less than no time, or an endless one, and a queue or consumer without a name are refused with QF001."""
-    nameless = [Kernel(kernel.connection, queue=""), Kernel(kernel.connection, name=None)]  # type: ignore[arg-type]
-    for one, how_long in [*((kernel, bad) for bad in (None, -1, 2**62)), *((one, HOUR) for one in nameless)]:
-        with pytest.raises(errors.Error) as refusal:
-            wait(one, wait=how_long)
-        assert refusal.value.sqlstate == "QF001"

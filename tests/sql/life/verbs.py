@@ -7,23 +7,8 @@ from typing import Any
 
 from psycopg.rows import class_row
 
-from tests.sql.answers import Hand
-from tests.sql.client import SECOND, Kernel, policy_json
-
-_TOKENS = (
-    "%(queue)s, %(ids)s::bigint[], %(rows)s::tid[], %(leases)s::bigint[], %(deliveries)s::integer[],"
-    " %(outcome)s, %(delays)s::bigint[], %(errors)s::text[]"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One row of fq_enqueue."""
-
-    ordinal: int
-    message_id: int | None
-    created: bool
-    outcome: str
+from tests.sql.answers import Added
+from tests.sql.client import SECOND, Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,96 +20,19 @@ class Beat:
     cancelled: list[int]
 
 
-def enqueue(
-    kernel: Kernel,
-    *channels: str,
-    keys: Sequence[str | None] | None = None,
-    on: Sequence[str | None] | str | None = "skip",
-    contents: Sequence[bytes] | None = None,
-    kinds: Sequence[str] | None = None,
-    delays: Sequence[int | None] | None = None,
-    max_attempts: Sequence[int | None] | None = None,
-    notify: bool = False,
-    max_backlog: int | None = None,
-    drop: bool = False,
-    hold: Sequence[int] | None = None,
-) -> list[Result]:
-    """fq_enqueue: one message a channel named, in the order of the arguments."""
-    nothing = [None] * len(channels)
-    sql = """
-        select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[],
-          %(nothing)s::jsonb[], %(delays)s::bigint[], %(nothing)s::bigint[], %(nothing)s::integer[], %(keys)s::text[],
-          %(max_attempts)s::integer[], p_on_duplicates => %(on)s::text[], p_notify => %(notify)s,
-          p_policy => %(policy)s, p_hold => %(hold)s::bigint[])
-    """
-    with kernel.connection.cursor(row_factory=class_row(Result)) as cursor:
-        cursor.execute(
-            sql,
-            {
-                "queue": kernel.queue,
-                "channels": list(channels),
-                "kinds": list(kinds or ["work"] * len(channels)),
-                "contents": list(contents or [b"{}"] * len(channels)),
-                "nothing": nothing,
-                "delays": list(delays or nothing),
-                "keys": list(keys or nothing),
-                "max_attempts": list(max_attempts or nothing),
-                "on": [on] * len(channels) if isinstance(on, str) else on and list(on),
-                "notify": notify,
-                "policy": policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),
-                "hold": None if hold is None else list(hold),
-            },
-        )
-        return sorted(cursor.fetchall(), key=lambda row: row.ordinal)
-
-
-def outcomes(results: Sequence[Result]) -> list[str]:
+def outcomes(results: Sequence[Added]) -> list[str]:
     """The outcomes, in the order of the call."""
     return [row.outcome for row in results]
 
 
-def message(kernel: Kernel, message_id: int | None) -> dict[str, Any]:
-    """The row of a message."""
-    (row,) = kernel.rows("select * from fq_message where id = %(id)s", id=message_id)
-    return row
-
-
-def retry(kernel: Kernel, *hands: Hand, delay: int | None = None, notify: bool = False) -> dict[int, str]:
-    """fq_end_attempts, to be tried again."""
-    return _given_back(kernel, "retried", hands, delay=delay, notify=notify)
-
-
-def release(kernel: Kernel, *hands: Hand, delay: int | None = None, notify: bool = False) -> dict[int, str]:
-    """fq_end_attempts, the attempt not counted."""
-    return _given_back(kernel, "released", hands, delay=delay, notify=notify)
-
-
-def _given_back(
-    kernel: Kernel, outcome: str, hands: Sequence[Hand], *, delay: int | None, notify: bool
-) -> dict[int, str]:
-    rows = kernel.rows(
-        f"select * from fq_end_attempts({_TOKENS}, p_notify => %(notify)s)",
-        outcome=outcome,
-        queue=kernel.queue,
-        ids=[hand.id for hand in hands],
-        rows=[hand.row for hand in hands],
-        leases=[hand.lease_id for hand in hands],
-        deliveries=[hand.deliveries for hand in hands],
-        delays=[delay] * len(hands),
-        errors=["boom"] * len(hands),
-        notify=notify,
-    )
-    return {row["message_id"]: row["outcome"] for row in rows}
-
-
 def lock_messages(kernel: Kernel, *ids: int | None) -> None:
     """fq_lock_messages."""
-    kernel.rows("select fq_lock_messages(%(queue)s, %(ids)s::bigint[])", queue=kernel.queue, ids=list(ids))
+    kernel.rows("select fq_lock_messages(%(queue)s, %(ids)s::bigint[])", ids=list(ids))
 
 
 def purge_channel(kernel: Kernel, channel: str) -> int:
     """fq_purge_channel: how many messages went."""
-    purged: int = kernel.value("select fq_purge_channel(%(queue)s, %(channel)s)", queue=kernel.queue, channel=channel)
+    purged: int = kernel.value("select fq_purge_channel(%(queue)s, %(channel)s)", channel=channel)
     return purged
 
 
@@ -134,7 +42,6 @@ def redrive(kernel: Kernel, *ids: int, notify: bool = False, **restrictions: obj
         "select * from fq_redrive(%(queue)s, %(ids)s::bigint[], p_notify => %(notify)s"
         + "".join(f", p_{name} => %({name})s" for name in restrictions)
         + ")",
-        queue=kernel.queue,
         ids=list(ids) or None,
         notify=notify,
         **restrictions,
@@ -147,16 +54,10 @@ def purge_dead(kernel: Kernel, *ids: int, **restrictions: object) -> int:
     named = "".join(f", p_{name} => %({name})s" for name in restrictions)
     purged: int = kernel.value(
         f"select fq_purge_dead(%(queue)s, %(ids)s::bigint[]{named})",
-        queue=kernel.queue,
         ids=list(ids) or None,
         **restrictions,
     )
     return purged
-
-
-def dead(kernel: Kernel) -> list[int]:
-    """The ids of the dead letters, the oldest death first."""
-    return [row["message_id"] for row in kernel.rows("select message_id from fq_dead_letter order by died_at")]
 
 
 def heartbeat(kernel: Kernel, *lease_ids: int | None, lease: int | None = 30 * SECOND) -> list[Beat]:
@@ -170,7 +71,6 @@ def wait(kernel: Kernel, lease_id: int | None = None, wait: int | None = 50 * SE
     """fq_wait: the marked lease and the topic."""
     (row,) = kernel.rows(
         "select * from fq_wait(%(queue)s, %(name)s, %(lease_id)s::bigint, %(wait)s)",
-        queue=kernel.queue,
         name=kernel.name,
         lease_id=lease_id,
         wait=wait,
@@ -180,7 +80,7 @@ def wait(kernel: Kernel, lease_id: int | None = None, wait: int | None = 50 * SE
 
 def wake(kernel: Kernel) -> bool:
     """fq_wake: whether somebody waited."""
-    woken: bool = kernel.value("select fq_wake(%(queue)s)", queue=kernel.queue)
+    woken: bool = kernel.value("select fq_wake(%(queue)s)")
     return woken
 
 

@@ -25,7 +25,6 @@ def make_stage(kernel: Kernel, ttl: int = 24 * HOUR) -> str:
 
 def copy(kernel: Kernel, stage: str, *channels: str, attempt: int = 1, **columns: Any) -> None:
     """One copy into a stage: a message a channel named, further columns as lists."""
-    names = ["attempt", "channel", *columns]
     for number, channel in enumerate(channels):
         values = {"attempt": attempt, "channel": channel} | {name: given[number] for name, given in columns.items()}
         values = {"kind": "work", "content": channel.encode()} | values
@@ -34,7 +33,6 @@ def copy(kernel: Kernel, stage: str, *channels: str, attempt: int = 1, **columns
             f" values ({', '.join(f'%({name})s' for name in values)})",
             **values,
         )
-    assert len(names) > 1
 
 
 def make_channels(
@@ -48,7 +46,6 @@ def make_channels(
     """fq_make_stage_channels."""
     made: int = kernel.value(
         "select fq_make_stage_channels(%(queue)s, %(stage)s, %(attempts)s, %(limit)s,  p_policy => %(policy)s)",
-        queue=kernel.queue,
         stage=stage,
         attempts=list(attempts or (1,)),
         limit=limit,
@@ -72,7 +69,6 @@ def merge(
     (row,) = kernel.rows(
         "select * from fq_merge(%(queue)s, %(job)s, %(stage)s, %(attempts)s, %(messages)s, %(batch)s::bigint,"
         " %(source)s::text, %(on)s, %(rejected)s)",
-        queue=kernel.queue,
         job=job,
         stage=stage,
         attempts=list(attempts or (1,)),
@@ -85,12 +81,17 @@ def merge(
     return Merged(**row)
 
 
-def load(kernel: Kernel, *channels: str, job: str = "job", on: str = "skip", **columns: Any) -> Merged:
-    """All of it: one copy, merged."""
+def staged(kernel: Kernel, *channels: str, max_backlog: int | None = None, drop: bool = False, **columns: Any) -> str:
+    """A stage with one copy, its channels made."""
     stage = make_stage(kernel)
     copy(kernel, stage, *channels, **columns)
-    make_channels(kernel, stage)
-    return merge(kernel, stage, len(channels), job=job, on=on)
+    make_channels(kernel, stage, max_backlog=max_backlog, drop=drop)
+    return stage
+
+
+def load(kernel: Kernel, *channels: str, job: str = "job", on: str = "skip", **columns: Any) -> Merged:
+    """All of it: one copy, merged."""
+    return merge(kernel, staged(kernel, *channels, **columns), len(channels), job=job, on=on)
 
 
 def messages(kernel: Kernel) -> list[tuple[str, str]]:

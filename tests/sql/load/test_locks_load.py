@@ -1,18 +1,10 @@
 """Locks that an uncommitted merge holds: those of its own job and of the keys it has added, and nothing else."""
 
-from typing import Any
+import pytest
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import Kernel, OpenKernel, on
-from tests.sql.load.loads import Merged, copy, make_channels, make_stage, merge, messages
-
-
-def staged(kernel: Kernel, *channels: str, **columns: Any) -> str:
-    """A stage with its channels made."""
-    stage = make_stage(kernel)
-    copy(kernel, stage, *channels, **columns)
-    make_channels(kernel, stage)
-    return stage
+from tests.sql.load.loads import Merged, merge, messages, staged
 
 
 def test_nobody_waits_and_nothing_is_seen_early(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
@@ -31,25 +23,15 @@ def test_nobody_waits_and_nothing_is_seen_early(kernel: Kernel, open_kernel: Ope
     assert sorted(kernel.dequeue(10).channels) == list("aaabbb")
 
 
-def test_the_same_job_waits_and_adds_nothing(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """Of two drivers with one job the second learns that the first has done it."""
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_the_same_job_waits(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, end: str) -> None:
+    """Of two drivers with one job the second learns that the first has done it; if that rolls back, it does it."""
     first, second = staged(kernel, "a"), staged(kernel, "a")
     merging = open_kernel()
     merge(merging, first, 1)
     rival = waits.start(on(lambda kernel: merge(kernel, second, 1))).blocked()
-    merging.commit()
-    assert rival.result() == Merged(False, 1, 1, 0, 0, 0, 0)
-    assert len(messages(kernel)) == 1
-
-
-def test_the_same_job_goes_on_where_the_first_failed(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """If the first rolls back, the second does it."""
-    first, second = staged(kernel, "a"), staged(kernel, "a")
-    merging = open_kernel()
-    merge(merging, first, 1)
-    rival = waits.start(on(lambda kernel: merge(kernel, second, 1))).blocked()
-    merging.rollback()
-    assert rival.result().merged
+    getattr(merging, end)()
+    assert rival.result() == Merged(end == "rollback", 1, 1, 0, 0, 0, 0)
     assert len(messages(kernel)) == 1
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from psycopg import DatabaseError, errors
+from psycopg import errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
@@ -69,12 +69,6 @@ def test_a_crash_empties_it_and_costs_no_log(kernel: Kernel) -> None:
     """The table is unlogged, in the schema of the queues."""
     stage = make_stage(kernel)
     assert kernel.value("select relpersistence::text from pg_class where relname = %(name)s", name=stage) == "u"
-
-
-def test_a_time_to_live_is_needed(kernel: Kernel) -> None:
-    """None and less than nothing are refused."""
-    with pytest.raises(DatabaseError, match="fq_make_stage has ttl -1"):
-        make_stage(kernel, -1)
 
 
 _BAD: list[tuple[dict[str, Any], str]] = [

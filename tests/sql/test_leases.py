@@ -1,5 +1,8 @@
-"""Traps of leases: hand-outs that look alike, leases that end while they are in use, and who gives back what."""
+"""Leases: hand-outs that look alike, leases that end while they are in use, run on or end with their consumer, and who
+gives back what.
+"""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from tests.fixtures.clock import Clock
@@ -94,17 +97,78 @@ def test_a_letter_with_the_id_of_a_message_holds_nobody_up(kernel: Kernel, clock
     assert kernel.value("select count(*) from fq_dead_letter") == 1
 
 
-def test_a_completion_in_progress_is_not_reclaimed(
+def test_a_lease_without_the_message_is_not_extended(kernel: Kernel) -> None:
+    """Where one of the given hand-outs is not held under the lease any more, the answer is null."""
+    kernel.enqueue("a", "a")
+    call = kernel.dequeue(2)
+    one, two = call.hands
+    assert kernel.extend(call.lease_id, HOUR, replace(one, deliveries=2)) is None
+    kernel.complete(one)
+    assert kernel.extend(call.lease_id, HOUR, one, two) is None
+    assert kernel.extend(call.lease_id, HOUR, two) is not None
+
+
+def test_extending_waits_for_a_reclaim_and_loses(
     kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits
 ) -> None:
-    """Reclaim passes by a message that a completing transaction has locked: if that rolls back, it is reclaimed next
-    time.
-    """
+    """While another consumer reclaims the lease, extending waits; when it is gone, the answer is null."""
     kernel.enqueue("a")
-    (hand,) = kernel.dequeue(lease=SECOND).hands
-    clock.advance(timedelta(hours=1))
-    completing = open_kernel()
-    assert completing.complete(hand) == {}
-    assert waits.unhindered(on(lambda rival: rival.dequeue().hands)) == []
-    completing.rollback()
-    assert kernel.dequeue().ids == [hand.id]
+    call = kernel.dequeue(lease=HOUR)
+    clock.advance(timedelta(hours=2))
+    reclaiming = open_kernel()
+    assert len(reclaiming.dequeue().hands) == 1
+    clock.advance(timedelta(hours=-2))
+    rival = waits.start(on(lambda holder: holder.extend(call.lease_id, HOUR))).blocked()
+    reclaiming.commit()
+    assert rival.result() is None
+
+
+def test_a_lease_of_another_queue_is_lost(kernel: Kernel) -> None:
+    """No lease is extended under the name of another queue."""
+    kernel.enqueue("a")
+    lease_id = kernel.dequeue().lease_id
+    before = kernel.rows("select * from fq_lease")
+    given = {"id": lease_id, "lease": HOUR}
+    heartbeat = "select expires_at from fq_heartbeat(array[%(id)s::bigint], %(lease)s, %(queue)s)"
+    assert kernel.value(heartbeat, queue="other", **given) is None
+    assert kernel.rows("select * from fq_lease") == before
+    assert kernel.value(heartbeat, queue="q", **given) is not None
+    assert kernel.rows("select * from fq_lease") != before
+
+
+def _end(kernel: Kernel, *lease_ids: int | None, queue: str | None = None) -> int:
+    ended: int = kernel.value(
+        "select fq_end_leases(%(queue)s, %(ids)s::bigint[])", queue=queue or kernel.queue, ids=list(lease_ids)
+    )
+    return ended
+
+
+def test_what_is_held_stays(kernel: Kernel) -> None:
+    """Only leases of the queue without messages end; each once."""
+    kernel.enqueue("a", "b")
+    done, kept = kernel.dequeue(lease=HOUR).hands, kernel.dequeue(lease=HOUR).hands
+    kernel.complete(*done)
+    leases = [done[0].lease_id, kept[0].lease_id]
+    assert leases[0] != leases[1]
+    assert _end(kernel, *leases, queue="elsewhere") == 0
+    assert _end(kernel, *leases, None, leases[0]) == 1
+    assert kernel.value("select id from fq_lease") == leases[1]
+    assert _end(kernel, *leases) == _end(kernel) == 0
+    assert kernel.value("select fq_end_leases(%(queue)s, null)") == 0
+    kernel.complete(*kept)
+    assert _end(kernel, *leases) == 1
+
+
+def test_a_dequeue_under_way(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A lease that an open dequeue uses is passed by, without a wait."""
+    kernel.enqueue("a", "a")
+    [first] = kernel.dequeue(lease=HOUR).hands
+    kernel.complete(first)
+    open_ = open_kernel()
+    [second] = open_.dequeue(lease=HOUR // 2, lease_id=first.lease_id).hands
+    assert second.lease_id == first.lease_id
+    assert _end(kernel, first.lease_id) == 0
+    open_.commit()
+    assert _end(kernel, first.lease_id) == 0
+    kernel.complete(second)
+    assert _end(kernel, first.lease_id) == 1
