@@ -33,7 +33,17 @@ begin
   from fairqueue.fq_message m
   where m.channel_id = v_channel_id
     and m.lease_id is null
-    and (p_key is null or m.key = p_key)
+    and (
+      p_key is null
+      -- By ctid, since old statistics could prefer fq_message_ready_ix.
+      or m.ctid = (
+        select k.ctid
+        from fairqueue.fq_message k
+        where k.channel_id = v_channel_id
+          and k.key = p_key
+        limit 1
+      )
+    )
     and (p_ordering_key is null or m.ordering_key = p_ordering_key)
     and (p_kind is null or m.kind = p_kind)
     and m.enqueued_at >= coalesce(p_since, 0)
