@@ -142,10 +142,9 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     # If SQLAlchemy is told the columns, it caches how to read rows; otherwise it works that out at each call.
     columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
     if shape.columns is None:
+        as_bytes = {"text", "jsonb"} if shape.readable else set()
         columns = [
-            f"pg_catalog.convert_to(cast({name} as text), 'UTF8') as {name}"
-            if shape.readable and type_ in {"text", "jsonb"}
-            else name
+            f"pg_catalog.convert_to(cast({name} as text), 'UTF8') as {name}" if type_ in as_bytes else name
             for name, type_ in found.columns.items()
         ]
     if shape.each:

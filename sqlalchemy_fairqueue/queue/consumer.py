@@ -140,12 +140,10 @@ class Consumer:
         found = list(map(SetAside._make, call.rows(connection)))
         connection.commit()
         for one in found:
+            what = f"channel {one.channel_id}" if one.message_id is None else f"message {one.message_id}"
             log.error(
                 "queue %s: a dequeue failed: %s; %s %s: %s",
-                clean(self._target.queue),
-                clean(problem),
-                f"channel {one.channel_id}" if one.message_id is None else f"message {one.message_id}",
-                _OUTCOMES[one.outcome],
+                *(clean(self._target.queue), clean(problem), what, _OUTCOMES[one.outcome]),
                 clean(shortened(one.reason, _MOST_REASON)),
                 extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},
             )
