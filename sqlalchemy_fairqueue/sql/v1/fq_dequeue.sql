@@ -7,11 +7,10 @@
 -- were when it began. The messages have at most p_max_bytes (null: any) of content and headers (as text) together, or
 -- one larger message goes alone. Nothing of a paused queue or channel goes. A channel gives messages by (dequeue_at,
 -- id). Each moves its channel's start tag by its cost, or by 1 if the queue is fair by messages, divided by the weight.
--- A call for one message, or one that gets fewer channels than it wants, since others have some, takes nothing beyond
--- bound_tag of fq_look: such calls serve together in the order in which one would. If nothing is due, or the queue is at
+-- Beside others the call keeps to bound_tag as fq_choose_one and fq_choose say. If nothing is due, or the queue is at
 -- its limit, it writes nothing.
--- Locks: those of its steps, all skip locked. Only the first delivery of a queue or server may wait, for 5 ms a lock. If
--- another transaction has the dispatch row of a queue with a limit, it takes nothing and is due again in 10 ms. READ
+-- Locks: those of its steps, all skip locked. Only the first delivery of a queue or server may wait, for 5 ms a lock.
+-- If another transaction has the dispatch row of a queue with a limit, it takes nothing and is due again in 10 ms. READ
 -- COMMITTED, in a transaction of its own: while one that attends is open, no other hears signals.
 -- Index: those of its steps. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
@@ -86,7 +85,6 @@ begin
       v_stop := case when v_lease_id is null then 'locked' end;
       exit when v_stop is not null;
     end if;
-
     if v_alone then
       select x.*
       into message_id, row_id, channel_id, channel, kind, content, headers, ordering_key, enqueued_at, attempt,
@@ -129,12 +127,8 @@ begin
       v_bytes := v_bytes - coalesce(c.bytes, 0);
       v_skip := c.skip;
       holds_slots := true = any (c.limited) or holds_slots is true;
-      -- A channel behind a long line of an ordering key does not keep the others from their turns.
-      v_stop := case
-        when c.is_full then 'full'
-        when c.is_cut and (num_nonnulls(c.rows) = 1 or v_pass > 2) or v_bytes <= 0 then 'cut'
-        when c.passed then 'passed'
-      end;
+      c.is_cut := c.is_cut and (num_nonnulls(c.rows) = 1 or v_pass > 2) or v_bytes <= 0;
+      v_stop := case when c.is_full then 'full' when c.is_cut then 'cut' when c.passed then 'passed' end;
     end if;
     v_left := l.room - v_got;
     v_stop := coalesce(v_stop, case when v_pass = 31 then 'again' end);
