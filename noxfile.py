@@ -55,8 +55,8 @@ _ON_SECOND = tuple(
         "alembic/test_grants", "roles/test_bounds", "roles/test_matrix", "roles/test_random_calls",
         "roles/test_results",
         # Each function of the schema once: the server reads its body when it is called.
-        "figures/test_reasons", "groups/test_members", "queue/test_enqueue", "queue/test_keys", "queue/test_lookups",
-        "queue/test_pauses", "queue/test_plan_changes", "queue/test_shared_limits", "results/test_results",
+        "figures/test_reasons", "groups/test_members", "queue/test_enqueue", "queue/test_duplicates", "queue/test_lookups",
+        "queue/test_pauses", "queue/test_plans", "queue/test_shared_limits", "results/test_results",
         "schedules/test_schedules", "sql/kernel/test_at_work", "sql/kernel/test_backlog", "sql/kernel/test_forgetting",
         "sql/kernel/test_priority", "sql/load/test_load_groups", "sql/load/test_merge", "sql/load/test_stage",
         "sql/test_bounds", "sql/test_dequeue_bytes", "sql/test_enqueue_from_sql", "sql/test_tokens",
@@ -85,7 +85,7 @@ _QUICK = (
     *(f"tests/{file}.py" for file in (
         "unit/test_architecture", "unit/test_values", "unit/test_codecs", "unit/test_errors",
         "alembic/test_operations", "database/test_calls", "sql/test_enqueue", "sql/test_dequeue", "sql/test_settle",
-        "queue/test_enqueue", "queue/test_policies", "queue/test_keys", "unit_of_work/test_savepoints",
+        "queue/test_enqueue", "queue/test_policies", "queue/test_duplicates", "unit_of_work/test_savepoints",
         "worker/test_handling", "worker/test_outcomes", "fairness/test_turns", "orm/test_reading",
         "groups/test_members", "results/test_results", "schedules/test_schedules", "roles/test_matrix",
         "drivers/test_verbs", "cli/test_controls", "testing/test_enqueued",
