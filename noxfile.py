@@ -55,8 +55,9 @@ _ON_SECOND = tuple(
         "alembic/test_grants", "roles/test_bounds", "roles/test_matrix", "roles/test_random_calls",
         "roles/test_results",
         # Each function of the schema once: the server reads its body when it is called.
-        "figures/test_reasons", "groups/test_members", "queue/test_enqueue", "queue/test_duplicates", "queue/test_lookups",
-        "queue/test_pauses", "queue/test_plans", "queue/test_shared_limits", "results/test_results",
+        "figures/test_reasons", "groups/test_members", "queue/test_enqueue", "queue/test_duplicates",
+        "queue/test_lookups", "queue/test_pauses", "queue/test_plans", "queue/test_shared_limits",
+        "results/test_results",
         "schedules/test_schedules", "sql/kernel/test_at_work", "sql/kernel/test_backlog", "sql/kernel/test_forgetting",
         "sql/kernel/test_priority", "sql/load/test_load_groups", "sql/load/test_merge", "sql/load/test_stage",
         "sql/test_bounds", "sql/test_dequeue_bytes", "sql/test_enqueue_from_sql", "sql/test_tokens",
