@@ -365,9 +365,9 @@ class Admin(Facet[QueueBase]):
     ) -> list[AuditEntry]:
         """Return recorded actions on the queue, at most *limit* (1 to 10,000), the newest first.
 
-        Without *channel* and *message_id* these include actions on the installation, such as on shared limits. With one
-        of them the call is slower, since it also reads the actions that do not match, down to the oldest one that it
-        returns. *before* is the last action of the previous page, or a time (aware): earlier actions are returned.
+        Without *channel* and *message_id* these include actions on the installation, such as on shared limits. With a
+        channel or a message the call is slower: it also reads actions that do not match, down to the oldest action that
+        it returns. *before* is the last action of the previous page, or a time (aware): earlier actions are returned.
         """
         check_names(channel=channel)
         if message_id is not None:

@@ -57,10 +57,11 @@ class Front:
         return self._options.name
 
     def health(self) -> Health:
-        """Return whether the worker is alive and ready, for probes; do not call it in an event loop, which it blocks.
+        """Return whether the worker is alive and ready, for probes.
 
         The call asks the database on its own connection, which may take two seconds. A worker that cannot reach its
-        database is alive and not ready.
+        database is alive and not ready. In an event loop, use ``await asyncio.to_thread(worker.health)``; a direct call
+        there blocks the loop, and raises WorkerError if the worker has an AsyncEngine.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.reports.Health`

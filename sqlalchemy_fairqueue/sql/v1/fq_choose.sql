@@ -5,7 +5,7 @@
 -- fq_charge gets for each. By message: its row, and in ords the position of its channel. bytes: of all messages
 -- together; passed: this call has locked fewer than p_width channels, though the ready order has more; skip: p_skip
 -- and, if others have some messages locked or some wait for their ordering keys, those chosen here; is_cut: as
--- fq_cut_batch, or fq_hold_back has moved its most; is_full: as fq_fit_costs. followed: a channel just got changed
+-- fq_cut_batch, or fq_hold_back has more to move; is_full: as fq_fit_costs. followed: a channel just got changed
 -- values of its plan: choose again; null: none is ready.
 -- Guarantees: no message starts later than an unlocked one that these channels keep (unless is_cut: a channel behind
 -- such a line is due again in 10 ms), nor than one of a channel behind these, nor, if passed, beyond bound_tag.
@@ -119,9 +119,9 @@ begin
   ) l;
   if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
     -- The next pass goes on behind messages that others have locked or that wait for others of their ordering key.
-    is_cut := fairqueue.fq_hold_back(
+    is_cut := (fairqueue.fq_hold_back(
       p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
-    ) >= 1000;
+    )).has_more;
     v_stopped := v_stopped || case when is_cut then v_behind end;
     skip := p_skip || case when is_full is null then v_ids else array(select v_ids[n] from unnest(v_fits) n) end;
     is_full := is_full and coalesce(cardinality(v_locked), 0) = coalesce(cardinality(v_fits), 0);

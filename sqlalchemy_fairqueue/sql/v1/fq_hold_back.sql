@@ -1,20 +1,20 @@
 -- fq_hold_back: move messages that must wait for others of their ordering keys to the end of their channels, until
 -- fq_let_go moves them back. p_ords: positions in p_channels of the channels to look at, from their heads on; p_depth:
--- how many due messages of each. Returns how many were moved.
--- Guarantees: at most 1,000 are moved, since a long line of one key must not hold up a call. A signal of each key tells
+-- how many due messages of each. Returns how many were moved, and whether there may be more.
+-- Guarantees: at most c_most are moved: a long line of one key must not hold up a call. A signal of each key tells
 -- the dispatcher to look again, since what was found may have changed by the commit. The caller has the state rows of
 -- the channels locked.
 -- Locks: the messages, for no key update, skip locked. Index: fq_message_ready_ix, fq_message_ordering_ix; rows by
 -- ctid. Errors: none.
 create function fairqueue.fq_hold_back(
   p_queue text, p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_ords integer[], p_depth integer,
-  p_now bigint
+  p_now bigint,
+  out moved bigint, out has_more boolean
 )
-returns bigint
 language plpgsql
 as $$
 declare
-  v_count bigint;
+  c_most constant bigint := 1000;
 begin
   with behind as materialized (
     select m.row, m.id
@@ -31,7 +31,7 @@ begin
     ) m
     cross join lateral fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id) g
     where not g.goes
-    limit 1000
+    limit c_most
   ),
   locked as materialized (
     select x.ctid as row
@@ -54,8 +54,7 @@ begin
     select distinct p_queue, h.channel_id, h.ordering_key
     from held h
   )
-  select count(*) into v_count
+  select count(*), count(*) = c_most into moved, has_more
   from held h;
-  return v_count;
 end
 $$;

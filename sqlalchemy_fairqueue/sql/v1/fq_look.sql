@@ -3,10 +3,10 @@
 -- is_signalled, has_expired, has_promotions, is_due, has_plans: there are unheard signals, expired leases, due
 -- promotions, channels whose time has come, changed plans that some of their channels lack; has_work: any of these.
 -- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. fq_choose_one
--- and fq_choose tell which calls take nothing beyond it; null: no channel is ready, or the first one has stood still for a second:
--- its holder may keep it for long. is_held_back: a shared limit without a rate is used up, and knows that the queue
--- waits; must_attend: fq_attend has something to do, or messages may go that it must count; may_note: the dispatch row
--- was last written more than 10 ms ago.
+-- and fq_choose tell which calls take nothing beyond it; null: no channel is ready, or the first one has stood still
+-- for a second: its holder may keep it for long. is_held_back: a shared limit without a rate is used up, and knows that
+-- the queue waits; must_attend: fq_attend has something to do, or messages may go that it must count; may_note: the
+-- dispatch row was last written more than 10 ms ago.
 -- Guarantees: one statement, one snapshot, but for is_held_back. A dispatch row that came out of a dump may name
 -- transactions of another server. Then its heard_below is above its own xmin or in the future, and all signals count as
 -- unheard.

@@ -63,10 +63,10 @@ begin
       )
     into message_id, row_id, channel_id, channel, kind, content, headers, ordering_key, enqueued_at, attempt,
       max_attempts, deliveries, cost, v_next;
-    exit when found or fairqueue.fq_hold_back(
+    exit when found or (fairqueue.fq_hold_back(
       p_queue, array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
       array[p_chosen.head_message_id]::bigint[], array[1]::integer[], (20 * 4 ^ v_try)::integer, p_now
-    ) = 0;
+    )).moved = 0;
   end loop;
   if message_id is not null then
     v_rate_at := greatest(v_rate_at, p_now) + p_chosen.rate_interval;
