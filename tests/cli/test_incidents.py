@@ -244,7 +244,7 @@ def test_a_handler_that_hangs(cli: Cli, engine: Engine, shop: Shop) -> None:
         assert "asked it to" in ended(process).err
 
 
-def test_who_paused_this_queue(cli: Cli, findings: Findings, engine: Engine) -> None:
+def test_who_paused_this_queue(cli: Cli, findings: Findings, engine: Engine, database: Database) -> None:
     """A whole queue stands still: the first line says that it is paused, the audit by whom, doctor how to resume."""
     [message_id] = enqueue(engine, "customer-7")
     cli("pause", "--queue", "documents", "--by", "dana")
@@ -257,6 +257,12 @@ def test_who_paused_this_queue(cli: Cli, findings: Findings, engine: Engine) -> 
     assert [one.message_id for one in lease(engine)] == [message_id]
     QUEUE.pause(engine, "customer-7")
     assert "what programs do by themselves is not recorded" in cli("audit", "customer-7").out
+    cli("pause", "--queue", "documents", "--by", "dana")
+    database.execute("update fq_queue set paused_at = paused_at - 3600000000")
+    database.execute("update fq_audit set at = at - 3600000000")
+    QUEUE.admin.record_audit(engine, "reread", by="eve", message_ids=range(1, 102))
+    again = enqueue(engine, "customer-8")[0]
+    assert shown(cli, again)["paused_by"] == "dana"
 
 
 def test_a_message_that_is_done(cli: Cli, engine: Engine) -> None:
