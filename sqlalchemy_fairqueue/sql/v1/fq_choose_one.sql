@@ -16,7 +16,7 @@ declare
   v_chosen record;
 begin
   select s.ctid as row, false as followed, num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as is_limited,
-    num_nonnulls(s.max_cost_out) > 0 or s.rate_of = 'cost' as is_metered, s.*
+    num_nonnulls(s.max_cost_out) > 0 or s.rate_of = 'cost' as is_metered, s as state, s.channel_id
   into v_chosen
   from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now) ready
   join fairqueue.fq_channel_state s

@@ -3,12 +3,11 @@
 -- about the call (message_id null): lease_id; holds_slots: its messages may hold slots of a limit, which their end
 -- frees; is_timed: the queue is fair by seconds; keeps_results; due_in: microseconds until something may be due (null:
 -- nothing is scheduled); is_held: something is due, but others have it locked.
--- Guarantees: the call keeps to p_limit, to the limits and rates of the queue and of each channel, and to plans as they
--- were when it began. The messages have at most p_max_bytes (null: any) of content and headers (as text) together, or
--- one larger message goes alone. Nothing of a paused queue or channel goes. A channel gives messages by (dequeue_at,
--- id). Each moves its channel's start tag by its cost, or by 1 if the queue is fair by messages, divided by the weight.
--- Beside others the call keeps to bound_tag as fq_choose_one and fq_choose say. If nothing is due, or the queue is at
--- its limit, it writes nothing.
+-- Guarantees: the call keeps to p_limit, to the limits and rates of the queue and of each channel, to pauses, and to
+-- plans as they were when it began. The messages have at most p_max_bytes (null: any) of content and headers (as text)
+-- together, or one larger message goes alone. A channel gives messages by (dequeue_at, id). Each moves its channel's
+-- start tag by its cost, or by 1 if the queue is fair by messages, divided by the weight. Beside others the call keeps
+-- to bound_tag as fq_choose_one and fq_choose say. If nothing is due, or the queue is at its limit, it writes nothing.
 -- Locks: those of its steps, all skip locked. Only the first delivery of a queue or server may wait, for 5 ms a lock.
 -- If another transaction has the dispatch row of a queue with a limit, it takes nothing and is due again in 10 ms. READ
 -- COMMITTED, in a transaction of its own: while one that attends is open, no other hears signals.
@@ -135,8 +134,9 @@ begin
   end loop;
 
   -- Report.
-  select e.due_in, e.is_held into due_in, is_held
-  from fairqueue.fq_report(p_queue, p_limit, l, v_got, v_stop, v_now) e;
+  r := fairqueue.fq_report(p_queue, p_limit, l, v_got, v_stop, v_now);
+  due_in := r.due_in;
+  is_held := r.is_held;
   -- The row about the call must not repeat the columns of the message that was returned last, which may be large.
   message_id := null;
   content := null;

@@ -14,10 +14,10 @@ create function fairqueue.fq_report(
 language plpgsql
 as $$
 declare
-  v_state fairqueue.fq_queue_state := p_sight.state;
-  v_must_note boolean := p_sight.must_note;
-  v_progress boolean := p_got + p_sight.heard + p_sight.moved > 0;
-  v_full boolean := (p_got = p_sight.room and p_sight.room < p_limit or p_stop = 'full') is true;
+  v_state fairqueue.fq_queue_state;
+  v_must_note boolean;
+  v_progress boolean;
+  v_full boolean;
   v_contends boolean;
   v_opens_at bigint;
   v_first_tag bigint;
@@ -25,6 +25,15 @@ declare
   v_expires_at bigint;
   v_since bigint;
 begin
+  is_held := false;
+  if p_got = p_limit and p_sight.dispatch_row is null and not p_sight.is_limited then
+    due_in := 0;
+    return;
+  end if;
+  v_state := p_sight.state;
+  v_must_note := p_sight.must_note;
+  v_progress := p_got + p_sight.heard + p_sight.moved > 0;
+  v_full := (p_got = p_sight.room and p_sight.room < p_limit or p_stop = 'full') is true;
   if p_sight.is_limited and p_got > 0 then
     v_state.current_concurrency := v_state.current_concurrency + p_got;
     v_state.current_cost := v_state.current_cost + p_sight.spent;
@@ -34,7 +43,6 @@ begin
     );
     v_must_note := true;
   end if;
-  is_held := false;
   if p_sight.is_drawn then
     v_contends := v_full and exists (
       select
