@@ -20,7 +20,6 @@ _BAD = {
     "times": ("-1", str(_LAST + 1)),
     "counts": ("-1",),
     "ids": ("0",),
-    "versions": ("-1", "4611686018427387904"),
     "periods": ("0", "3153600000000001"),
 }
 
@@ -34,7 +33,6 @@ class Table:
     times: str = ""
     counts: str = ""
     ids: str = ""
-    versions: str = ""
     periods: str = ""
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -67,9 +65,6 @@ _TABLES = {
         | dict.fromkeys(("error", "reason"), ("repeat('e', 1048577)",)),
     ),
     "fq_limit": Table({"name": "'shared'"}, names="name", more=_POLICY),
-    "fq_limit_share": Table(
-        {"limit_name": "'shared'", "queue": "'q'"}, times="rate_at contends_until", versions="row_version tag"
-    ),
     "fq_load": Table(
         {"queue": "'q'", "job_id": "'j'", "committed_at": "0"} | dict.fromkeys(_LOADED.split(), "0"),
         names="queue job_id", times="committed_at", counts=f"batch_id {_LOADED}",
@@ -89,10 +84,6 @@ _TABLES = {
         more=_POLICY
         | {"defaults": ("'[]'", _LARGE), "fair_by": ("'x'",), "limits": ("'{}'",)}
         | {"dead_letter_retention_by_kind": ("'[]'",)},
-    ),
-    "fq_queue_state": Table(
-        {"queue": "'q'"},
-        times="rate_at", versions="row_version", more=_POLICY | {"current_concurrency": ("2000000000",)},
     ),
     "fq_round": Table({"duty": "'fold'"}, more={"duty": ("''", "'other'")}),
     "fq_sample": Table(

@@ -10,11 +10,7 @@ create table fairqueue.fq_limit_share (
   row_version bigint not null default 0,
   tag bigint not null default 0,
   rate_at bigint not null default 0,
-  contends_until bigint not null default 0,
-  constraint fq_limit_share_values_check check (
-    row_version between 0 and 4611686018427387903 and tag between 0 and 4611686018427387903
-    and rate_at between 0 and 253402300799999999 and contends_until between 0 and 253402300799999999
-  )
+  contends_until bigint not null default 0
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_limit_share replica identity full;

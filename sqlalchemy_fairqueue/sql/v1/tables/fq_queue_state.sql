@@ -32,13 +32,7 @@ create table fairqueue.fq_queue_state (
   lease_floor bigint not null default 0,
   swept_at bigint not null default 0,
   held_since bigint,
-  noted_at bigint not null default 0,
-  constraint fq_queue_state_values_check check (
-    row_version between 0 and 4611686018427387903 and max_concurrency >= 1 and current_concurrency < 2000000000
-    and max_cost_out >= 1 and rate_of in ('messages', 'cost')
-    and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000000
-    and rate_at between 0 and 253402300799999999
-  )
+  noted_at bigint not null default 0
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_queue_state replica identity full;
