@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
-from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
+from sqlalchemy_fairqueue.errors import ChannelFull, FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import LOCKED, DedicatedConnection, begun_in_thread
@@ -445,9 +445,14 @@ class Schedules(Round):
         """Run some due slots in one transaction. Return False if another worker does so, or the schedule changed."""
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._options.timings.slots_at_once, _BYTES // max(due.content_size, 1)))
-        plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
+        plan = partial(planned, timing, due.catch_up, due.done_until, due.read_at)
         notify = self._queues[schema][due.queue].target.notify
-        made = self._connection.run(partial(schedules.run_slots, schema=schema, due=due, plan=plan, notify=notify))
+        run = partial(schedules.run_slots, schema=schema, due=due, notify=notify)
+        try:
+            made = self._connection.run(partial(run, plan=plan(most)))
+        except ChannelFull:
+            # There may be room for one.
+            made = self._connection.run(partial(run, plan=plan(1)))
         if made:
             ids = list(made.values())
             self._options.log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)

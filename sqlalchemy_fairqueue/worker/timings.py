@@ -202,6 +202,7 @@ class PollSchedule:
     _lately: float = 0.0
     _lately_at: float = 0.0
     _nothing: int = 0
+    _nothing_since: float = inf
     _asked_at: float = inf
     _woken_at: float = inf
 
@@ -241,7 +242,10 @@ class PollSchedule:
     def nothing(self, now: float, due_in: float | None, *, locked: bool = False) -> None:
         """Note that a poll gave nothing; *locked* says that another transaction has a due message locked."""
         due = inf if due_in is None else due_in
-        if not locked and due > self.timings.poll_locked:
+        if self._nothing == 0:
+            self._nothing_since = now
+        # What a shared limit holds back is due soon again and again.
+        if not locked and max(due, now - self._nothing_since) > self.timings.poll_locked:
             self.empty_at = self._began_at
         # While many messages come, an empty poll is chance, so the interval does not grow.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing

@@ -153,6 +153,22 @@ def test_bad_ones_cost_themselves(
     assert (repaired.state, repaired.problem) == ("active", None)
 
 
+def test_more_late_slots_than_its_channel_has_room_for(engine: Engine, database: Database, clock: Clock) -> None:
+    """Late slots are run as far as there is room; the others are told, and run when there is room again."""
+    queue = queue_that_waits()
+    queue.schedules.set(engine, "hourly", channel="a", every=HOUR, catch_up="all")
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=2))
+    with working(engine, queue):
+        until(lambda: planned(database), "it is planned")
+        clock.advance(5 * HOUR)
+        until(lambda: queue.schedules.list(engine)[0].state == "failing", "it is told that there is no room")
+        for done in (2, 4, 5):
+            until(lambda done=done: len(slots(database)) == done, "there is room for two")
+            queue.purge(engine, "a")
+            clock.advance(timedelta(minutes=1))
+        until(lambda: queue.schedules.list(engine)[0].state == "active", "all are run")
+
+
 def test_a_schedule_that_is_locked_waits(engine: Engine, database: Database, clock: Clock) -> None:
     """While a business transaction changes a schedule others run; its slots run after it, or never if it removed it."""
     queue = queue_that_waits()

@@ -87,7 +87,7 @@ begin
     v_base := v_plan.policy - v_followed.overridden;
   elsif p_changes ->> 'plan' is not null then
     raise exception 'queue % has no plan %', left(p_queue, 80), left(v_followed.plan, 80)
-      using errcode = 'QF001', hint = 'make it first: configure_plan(where, name, ...)';
+      using errcode = 'QF001', hint = 'make it first: queue.plans.configure(where, name, ...)';
   else
     v_base := fairqueue.fq_changed_policy(
       (select q.defaults from fairqueue.fq_queue q where q.name = p_queue)::jsonb, null::jsonb, 'policy'::text

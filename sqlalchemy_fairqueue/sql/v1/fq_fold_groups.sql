@@ -113,7 +113,7 @@ begin
         end if;
       exception
         when lock_not_available or deadlock_detected then
-          v_problem := sqlerrm;
+          v_problem := format('another transaction makes %L or holds its key: %s', left(r.channel, 80), sqlerrm);
           v_wait := 1000000 << least(r.waits, 4);
           v_waited := true;
           v_blocked := r;

@@ -53,7 +53,7 @@ begin
     where not exists (select from fairqueue.fq_limit f where f.name = u.name);
     if found then
       raise exception 'there is no limit %', left(v_unknown, 80)
-        using errcode = 'QF001', hint = 'make it first: configure_limit(where, name, max_concurrency=..., rate=...)';
+        using errcode = 'QF001', hint = 'make it first: queue.limits.configure(where, name, max_concurrency=...)';
     end if;
   end if;
 

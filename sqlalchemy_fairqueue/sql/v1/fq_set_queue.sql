@@ -35,7 +35,7 @@ begin
       select from fairqueue.fq_plan n where n.queue = p_queue and n.name = p_settings ->> 'default_plan'
     ) then
       raise exception 'queue % has no plan %', left(p_queue, 80), left(p_settings ->> 'default_plan', 80)
-        using errcode = 'QF001', hint = 'make it first: configure_plan(where, name, ...)';
+        using errcode = 'QF001', hint = 'make it first: queue.plans.configure(where, name, ...)';
     end if;
   end if;
   select q.* into v_new
