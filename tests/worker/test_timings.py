@@ -153,9 +153,9 @@ def test_what_is_due_soon_again_and_again() -> None:
     polls.begin(100.0)
     polls.nothing(100.0, 0.02)
     assert polls.empty_at == 0
-    polls.begin(100.06)
-    polls.nothing(100.06, 0.02)
-    assert polls.empty_at == 100.06
+    polls.begin(101.1)
+    polls.nothing(101.1, 0.02)
+    assert polls.empty_at == 101.1
 
 
 def _stream(polls: PollSchedule, now: float, apart: float, finds: int, count: int = 1) -> tuple[float, bool]:
