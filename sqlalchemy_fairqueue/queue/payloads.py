@@ -416,5 +416,5 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return what a payload keeps of a moment. Moments with the same offset in different zones may compare unequal."""
+    """Return what a payload keeps of a moment, to compare it by; ``==`` may tell equal times in two zones apart."""
     return moment.isoformat(), moment.tzinfo is None

@@ -174,7 +174,7 @@ class Work:
         return self._sent(shares, groups) if updates is None else updates
 
     def _sent(self, shares: Sequence[Share], groups: Mapping[Share, Members]) -> list[ReceiptUpdate]:
-        """Send phase by phase, and within a phase queue by queue, since this is the lock order."""
+        """Send in the lock order, each step for one queue after another; enqueues and settlements are a step each."""
         phases = set(chain.from_iterable(share.phases for share in shares))
         holds = len(self.operations) > 1 and not phases.isdisjoint(_CONFIGURING)
         updates: list[ReceiptUpdate] = []

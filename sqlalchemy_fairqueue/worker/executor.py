@@ -483,7 +483,10 @@ class TaskExecutor(Executor):
             return [RELEASE] if is_torn_down else self._failed(held, error)
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends."""
+        """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends.
+
+        After ten deliveries that took no attempt it counts as cancelled by its handler.
+        """
         uncounted = held.delivery.deliveries - held.delivery.attempt
         was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted
         return was_cancelled and uncounted < _CANCELLATIONS

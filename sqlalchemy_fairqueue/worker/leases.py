@@ -272,7 +272,7 @@ class HeldDelivery:
         return None if served is None else served.queue
 
     def limit_time(self, timeout: timedelta | None) -> float:
-        """Let the timeout begin, if there is one; return when it is over."""
+        """Start the timeout, if there is one. Return the time of its end by the worker's clock, or infinity."""
         self.timeout = timeout
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
         return self.time_over_at or math.inf

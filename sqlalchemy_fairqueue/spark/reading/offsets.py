@@ -81,7 +81,10 @@ def _origin_of(words: Mapping[str, Any]) -> Origin:
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
-    """Parse an offset in a JSON text, or raise BadOption, which names the *source* and the values allowed *instead*."""
+    """Parse an offset in a JSON text, or raise BadOption for the option *source*.
+
+    *instead* begins the advice of the error if the text is no JSON, such as ``"earliest, latest, or "``.
+    """
     try:
         words = json.loads(text)
     except ValueError:
