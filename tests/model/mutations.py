@@ -493,8 +493,8 @@ _ORDERING = [
     Mutation(
         "who takes a single message asks for no ordering key",
         "fq_take_one",
-        "      and (select g.goes from fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id) g)\n",
-        "",
+        "    exit when v_head.ordering_key is null;\n",
+        "    exit;\n",
         ordering=True,
     ),
     Mutation(
