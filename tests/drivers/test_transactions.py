@@ -1,6 +1,7 @@
 """Queue work has the fate of its transaction."""
 
 import asyncio
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -73,11 +74,24 @@ def test_isolation_levels(make_face: MakeFace, face: Face, queue: Queue, databas
 
 
 def test_a_server_that_is_strict_by_default(make_face: MakeFace, queue: Queue, database: Database) -> None:
-    """Where transactions are SERIALIZABLE unless they say otherwise, a dequeue says so."""
+    """Where transactions are SERIALIZABLE unless they say otherwise, a dequeue says so, and what is then done on the
+    engine is committed when the call returns.
+    """
     database.execute(f"alter database \"{database.name}\" set default_transaction_isolation = 'serializable'")
     face = make_face(database.url)
-    face.run(lambda session: queue.enqueue(session, channel="a", payload=1))
-    assert len(face.call(queue, "dequeue")) == 1
+    assert face.on_connection(lambda one: one.scalar(text("show transaction_isolation"))) == "serializable"
+    face.run(lambda session: [queue.enqueue(session, channel=name, payload=1) for name in "abcd"])
+    deliveries = face.call(queue, "dequeue", limit=4)
+    assert len(deliveries) == 4
+    face.call(queue, "extend", deliveries, lease=timedelta(hours=1))
+    face.call(queue, "enqueue", channel="e", payload=1)
+    assert database.value("select expires_at - fq_now() > 1.8e9 from fq_lease")
+    assert channels(database) == list("abcde")
+    for verb, delivery in zip(("complete", "retry", "release", "bury"), deliveries, strict=True):
+        face.call(queue, verb, delivery)
+    assert channels(database) == ["b", "c", "e"]
+    assert database.value("select count(*) from fq_dead_letter") == 1
+    assert database.value("select count(*) from fq_message where lease_id is not null") == 0
 
 
 def test_autocommit(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
@@ -96,23 +110,20 @@ def test_autocommit(make_face: MakeFace, face: Face, queue: Queue, database: Dat
 def test_two_phases(face: Face, queue: Queue, database: Database) -> None:
     """Prepared work is committed or rolled back with the rest."""
 
-    def work(session: Session, name: str) -> None:
+    def work(session: Session, name: str, *, undone: bool = False) -> None:
         session.add(Upload(name=name))
         queue.enqueue(session, channel=name, payload=1)
+        if undone:
+            session.prepare()
+            raise _Undo
 
-    face.run(lambda session: work(session, "x"), twophase=True)
+    face.run(partial(work, name="x"), twophase=True)
     with pytest.raises(_Undo):
-        face.run(lambda session: _prepared_and_undone(session, work), twophase=True)
+        face.run(partial(work, name="y", undone=True), twophase=True)
     assert (uploads(database), channels(database)) == (["x"], ["x"])
     assert database.value("select count(*) from pg_prepared_xacts where database = current_database()") == 0
-    face.run(lambda session: work(session, "afterwards"))
+    face.run(partial(work, name="afterwards"))
     assert channels(database) == ["x", "afterwards"]
-
-
-def _prepared_and_undone(session: Session, work: Any) -> None:
-    work(session, "y")
-    session.prepare()
-    raise _Undo
 
 
 @pytest.mark.parametrize("make_face", [name for name, (_, face) in FACES.items() if face is AsyncFace], indirect=True)

@@ -1,9 +1,7 @@
 """Business transactions of every isolation level commit while their channels are served."""
 
-from datetime import timedelta
-
 import pytest
-from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.orm import Session
 
@@ -23,13 +21,6 @@ def _seed(engine: Engine, *names: str) -> None:
         for name in names:
             QUEUE.enqueue(session, channel=name, payload=name)
         session.commit()
-
-
-def _strict(url: URL, level: str) -> Engine:
-    """An engine for which the server's default isolation is that one."""
-    return create_engine(
-        url, connect_args={"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
-    )
 
 
 @STRICT
@@ -84,38 +75,6 @@ def test_an_open_transaction_hinders_nobody(
     open_one.commit()
     assert channels(database) == ["a"]
     assert [one.payload for one in QUEUE.dequeue(engine, limit=10)] == ["open"]
-
-
-def test_default_isolation_of_the_server(engine: Engine, database: Database) -> None:
-    """Where the server's default is strict, dequeue asks for READ COMMITTED, and what engines settle stays settled."""
-    strict = _strict(database.url, "serializable")
-    with strict.connect() as connection:
-        assert connection.scalar(text("show transaction_isolation")) == "serializable"
-    _seed(engine, "a", "b", "c", "d")
-    deliveries = QUEUE.dequeue(strict, limit=4)
-    assert len(deliveries) == 4
-    QUEUE.extend(strict, deliveries)
-    QUEUE.complete(strict, deliveries[0])
-    QUEUE.retry(strict, deliveries[1])
-    QUEUE.release(strict, deliveries[2])
-    QUEUE.bury(strict, deliveries[3])
-    strict.dispose()
-    assert channels(database) == ["b", "c"]
-    assert database.value("select count(*) from fq_dead_letter") == 1
-    assert database.value("select count(*) from fq_message where lease_id is not null") == 0
-
-
-def test_alone_once_the_default_is_known(engine: Engine, database: Database) -> None:
-    """After a dequeue an engine asks for READ COMMITTED; what it then does alone is committed when it returns."""
-    strict = _strict(database.url, "serializable")
-    _seed(engine, "a")
-    batch = QUEUE.dequeue(strict)
-    QUEUE.extend(strict, batch, lease=timedelta(hours=1))
-    message_id = QUEUE.enqueue(strict, channel="b", payload=1).message_id
-    strict.dispose()
-    assert database.value("select expires_at - fq_now() > 1.8e9 from fq_lease")
-    assert database.value("select id from fq_message where id = :id", id=message_id) == message_id
-    assert channels(database) == ["a", "b"]
 
 
 def test_dequeue_in_a_strict_transaction(connect: Connect) -> None:
