@@ -1,4 +1,4 @@
-"""A COMMIT with queue work, or a call, that is interrupted, or whose connection the server ends, says so as any does."""
+"""A COMMIT with queue work, or a call, that is interrupted, or whose connection the server ends, says so as others."""
 
 import asyncio
 import signal
