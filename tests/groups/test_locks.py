@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 from itertools import pairwise
-from uuid import UUID
 
 import pytest
 from sqlalchemy import Engine
@@ -10,12 +9,11 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, MessageCancelled, Queue
 from sqlalchemy_fairqueue.errors import IsolationError
-from sqlalchemy_fairqueue.testing import make_context
 from sqlalchemy_fairqueue.unit_of_work.sessions import send_recorded
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
-from tests.groups.conftest import Make, counts, fold, followups
+from tests.groups.conftest import Make, add, counts, fold, followups
 
 pytestmark = pytest.mark.installed
 
@@ -31,18 +29,13 @@ def test_members_do_not_wait_for_each_other(
     with Session(engine) as ending, Session(engine) as adding:
         queue.complete(ending, first)
         send_recorded(ending)
-        found = make_context(second, queue=queue).with_session(adding).group
-        assert found is not None
-        found.enqueue_many([Enqueue(channel="a", payload=5)])
+        add(adding, queue, second, 5)
         send_recorded(adding)
 
         def others(rival: Engine) -> None:
             queue.complete(rival, third)
-            with Session(rival) as session:
-                own = make_context(fourth, queue=queue).with_session(session).group
-                assert own is not None
-                own.enqueue_many([Enqueue(channel="a", payload=6)])
-                session.commit()
+            with Session(rival) as session, session.begin():
+                add(session, queue, fourth, 6)
             queue.complete(rival, fourth)
             with rival.begin() as connection:
                 connection.exec_driver_sql("select fq_fold_groups(100, 100, false)")
@@ -91,14 +84,12 @@ def test_a_cancel_of_a_group_waits_for_a_member_that_adds(
     group = make(1)
     [first] = queue.dequeue(engine)
     with Session(engine) as session:
-        found = make_context(first, queue=queue).with_session(session).group
-        assert found is not None
-        found.enqueue_many([Enqueue(channel="a", payload=2)])
+        add(session, queue, first, 2)
         send_recorded(session)
         cancelling = waits.start(lambda rival: queue.groups.cancel(rival, group)).blocked()
         session.commit()
         assert cancelling.result() == (1, 1)
-        found.enqueue_many([Enqueue(channel="a", payload=3)])
+        add(session, queue, first, 3)
         with pytest.raises(MessageCancelled):
             session.commit()
         session.rollback()
@@ -106,15 +97,7 @@ def test_a_cancel_of_a_group_waits_for_a_member_that_adds(
     assert counts(queue.groups.status(engine, group)) == (2, 0, 0, 2, 0)
 
 
-def _group(engine: Engine, queue: Queue, then: Enqueue) -> UUID:
-    with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
-        pass
-    return group.id
-
-
-def _problems(database: Database) -> int:
-    [row] = database.rows("select count(*) from fq_group where problem is not null")
-    return int(row[0])
+_PROBLEMS = "select count(*) from fq_group where problem is not null"
 
 
 def _folded(database: Database) -> tuple[int, list[int]]:
@@ -123,7 +106,7 @@ def _folded(database: Database) -> tuple[int, list[int]]:
     while more:
         [row] = database.rows("select finished, more from fq_fold_groups(100, 100, false)")
         more, tried = row.more, tried + row.finished
-        waiting.append(_problems(database))
+        waiting.append(database.value(_PROBLEMS))
     return tried, waiting
 
 
@@ -137,43 +120,43 @@ def test_follow_ups_whose_channel_is_being_made_wait_alone(
     with Session(engine) as making:
         queue.enqueue(making.connection(), channel="reports", payload=1)
         groups = [make() for _ in range(5)]
-        others = [_group(engine, queue, Enqueue(channel=name, payload=1)) for name in ("a-new", "there", "z-new")]
+        others = [make(then=Enqueue(channel=name, payload=1)) for name in ("a-new", "there", "z-new")]
         for pause in (1, 2, 4, 8, 16, 16):
             before = database.value("select fq_now()")
             tried, waiting = _folded(database)
             after = database.value("select fq_now()")
             assert (tried, waiting[-1]) == (1 + len(others), len(groups))
             assert "lock timeout" in str(queue.groups.status(engine, groups[4]).problem)
-            assert [queue.groups.status(engine, group).finished_at is None for group in others] == [False] * len(others)
+            assert all(queue.groups.status(engine, group).finished_at for group in others)
             for row in database.rows("select due_at from fq_group where problem is not null"):
                 assert before <= row.due_at - pause * 1_000_000 <= after
             clock.advance(timedelta(seconds=pause))
             others = []
         making.commit()
     fold(database)
-    assert _problems(database) == 0
+    assert database.value(_PROBLEMS) == 0
     assert followups(database) == ["report"] * len(groups)
     assert database.value("show lock_timeout") == "0"
 
 
-def test_a_fold_ends_with_its_first_wait(engine: Engine, database: Database, queue: Queue) -> None:
+def test_a_fold_ends_with_its_first_wait(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """What a fold has enqueued before it waits in vain for a key is committed then: no producer waits behind it."""
     keys = ["k1", "k2", "k3"]
     queue.configure_channel(engine, "b", weight=1)
     with Session(engine) as holding:
         for key in keys:
             queue.enqueue(holding.connection(), channel="b", payload=1, key=key)
-        blocked = [_group(engine, queue, Enqueue(channel="b", payload=2, key=key)) for key in keys]
+        blocked = [make(then=Enqueue(channel="b", payload=2, key=key)) for key in keys]
         others = [
-            _group(engine, queue, Enqueue(channel="a-new", payload="first")),
-            _group(engine, queue, Enqueue(channel="b", payload="last", key="k4")),
+            make(then=Enqueue(channel="a-new", payload="first")),
+            make(then=Enqueue(channel="b", payload="last", key="k4")),
         ]
         tried, waiting = _folded(database)
         assert tried == len(blocked) + len(others)
         assert waiting[-1] == len(blocked)
         assert max(later - earlier for earlier, later in pairwise(waiting)) == 1
-        assert [queue.groups.status(engine, group).finished_at is None for group in others] == [False] * len(others)
+        assert all(queue.groups.status(engine, group).finished_at for group in others)
         holding.commit()
     database.execute("update fq_group set due_at = 1 where due_at is not null")
     fold(database)
-    assert [queue.groups.status(engine, group).finished_at is None for group in blocked] == [False] * len(blocked)
+    assert all(queue.groups.status(engine, group).finished_at for group in blocked)

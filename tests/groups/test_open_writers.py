@@ -31,14 +31,12 @@ def _least_buffers(connection: Connection) -> list[int]:
     return [min(_buffers(connection, call) for _ in range(3)) for call in CALLS]
 
 
-@pytest.mark.parametrize("writers", [10])
-def test_open_writers_do_not_make_folds_dearer(database: Database, connect: Connect, make: Make, writers: int) -> None:
+def test_open_writers_do_not_make_folds_dearer(database: Database, connect: Connect, make: Make) -> None:
     """After 12,000 notes, with transactions that have written and stay open, whether there is work, a fold and a status
     read a few buffers for each of these transactions.
     """
-    make(1)
+    group, writers = make(1), 10
     connection = connect().execution_options(isolation_level="AUTOCOMMIT")
-    group = database.rows("select group_id from fq_group")[0].group_id
     before = _least_buffers(connection)
     for number in range(12):
         if number < writers:
@@ -77,10 +75,10 @@ def test_what_open_transactions_note_is_folded_when_they_commit(
         session.commit()
         session.close()
         assert counts(queue.groups.status(engine, group))[1] == number
-        assert database.rows("select fq_groups_due() as due")[0].due
+        assert database.value("select fq_groups_due()")
         fold(database)
         assert counts(queue.groups.status(engine, group))[1] == number
-        assert not database.rows("select fq_groups_due() as due")[0].due
+        assert not database.value("select fq_groups_due()")
     assert followups(database) == ["report"]
 
 
@@ -97,5 +95,5 @@ def test_a_transaction_that_folds_may_leave_notes_afterwards(engine: Engine, dat
         assert folding.exec_driver_sql("select folded from fq_fold_groups(100, 100, false)").scalar_one() == 1
         folding.exec_driver_sql(note, (2,))
         folding.commit()
-    assert database.rows("select fq_groups_due() as due")[0].due
-    assert database.rows("select folded from fq_fold_groups(100, 100, false)")[0].folded == 1
+    assert database.value("select fq_groups_due()")
+    assert database.value("select folded from fq_fold_groups(100, 100, false)") == 1

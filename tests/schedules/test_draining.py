@@ -8,14 +8,13 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.database.schedules import due_schedules, fail_schedule
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed, until
+from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed
 
 pytestmark = pytest.mark.installed
 
@@ -156,33 +155,3 @@ def test_a_schedule_that_cannot_be_run_is_locked(
     noted.clear()
     assert drained(Worker(engine, queue))
     assert (noted, due(database)) == ([True], 0)
-
-
-def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, database: Database) -> None:
-    """A group that the worker finishes after the last fold, as its member ended elsewhere, is followed all the same."""
-    queue, handled = Queue("documents"), []
-
-    @queue.job
-    def member() -> None: ...
-
-    @queue.job
-    def report(context: Context) -> None:
-        handled.append(context.after_group)
-
-    with retimed(Worker(engine, queue, lease=LONG_LEASE), groups_every=3600.0) as worker:
-        runtime = worker._runtime
-        assert runtime is not None
-        groups = runtime._groups
-        assert groups is not None
-        until(lambda: runtime.is_drained() or groups.folded_at is not None, "it has folded")
-        assert not runtime.is_drained(), "it polls once more"
-        queue.pause(engine)
-        with Session(engine) as session, session.begin(), queue.group(session, then=report.prepare("b")) as group:
-            receipt = group.enqueue(member, "a")
-        queue.cancel(engine, receipt.message_id or 0)
-        queue.resume(engine)
-        groups.run()
-        until(runtime.is_drained, "it is drained")
-        assert (len(handled), is_empty(database)) == (1, True)
-        groups.start()
-        assert not groups.is_under_way
