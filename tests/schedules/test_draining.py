@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.database.schedules import due_schedules, fail_schedule
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.schedules.test_processes import due
 from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed
 
 pytestmark = pytest.mark.installed
@@ -25,11 +26,6 @@ OFTEN = {"schedules_every": 0.001, "groups_every": 0.001}
 def ran(database: Database) -> int:
     """How many slots were run."""
     return int(database.value("select count(*) from fq_schedule_slot"))
-
-
-def due(database: Database) -> int:
-    """How many schedules are due now."""
-    return int(database.value("select count(*) from fq_schedule where due_at <= fq_now()"))
 
 
 def drained(worker: Worker) -> bool:
