@@ -49,8 +49,7 @@ def test_made_with_the_callers_commit(engine: Engine) -> None:
 
 
 def test_everything_about_it(engine: Engine) -> None:
-    """What was asked for is told, and the next slot before any worker has seen it: of an interval, one after the call.
-    """
+    """What is asked for is told, the next slot before any worker has seen it: of an interval, one after the call."""
     nightly(engine, catch_up="all", jitter=timedelta(minutes=5), max_attempts=3)
     found = only(engine)
     assert (found.queue, found.channel, found.name, found.kind) == ("documents", "a", "nightly", "report")
