@@ -7,17 +7,17 @@ from sqlalchemy import Engine, case, func, select
 from sqlalchemy.exc import DataError, StatementError
 from sqlalchemy.orm import Session, selectinload
 
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.models import Channel, ChannelState, Lease, Message, QueueConfig
 from tests.fixtures.database import Database
-from tests.orm.rows import dequeue, enqueue
+from tests.orm.rows import enqueue
 
 
 def test_payload_on_both_sides(engine: Engine) -> None:
     """A payload is read in Python and can be asked for in a query."""
-    with engine.begin() as connection:
-        enqueue(connection, {"upload": {"key": "é:%"}, "pages": 3})
-        wanted = enqueue(connection, {"upload": {"key": "b"}, "pages": 5})
+    enqueue(engine, {"upload": {"key": "é:%"}, "pages": 3})
+    wanted = enqueue(engine, {"upload": {"key": "b"}, "pages": 5})
     with Session(engine) as session:
         message = session.scalars(select(Message).where(Message.payload["upload"]["key"].astext == "b")).one()
         pages = session.scalar(select(func.sum(Message.payload["pages"].as_integer())))
@@ -26,8 +26,7 @@ def test_payload_on_both_sides(engine: Engine) -> None:
 
 def test_payload_that_is_not_json(engine: Engine) -> None:
     """Content of another codec is a PayloadError when it is read as JSON, and can be read as bytes."""
-    with engine.begin() as connection:
-        enqueue(connection, b"\xff\x00")
+    enqueue(engine, b"\xff\x00")
     with Session(engine) as session:
         message = session.scalars(select(Message)).one()
         with pytest.raises(PayloadError, match="2 bytes are not JSON"):
@@ -37,9 +36,8 @@ def test_payload_that_is_not_json(engine: Engine) -> None:
 
 def test_payload_beside_other_codecs(engine: Engine) -> None:
     """A case keeps PostgreSQL from reading what another queue's codec wrote, whichever condition it begins with."""
-    with engine.begin() as connection:
-        wanted = enqueue(connection, {"upload": "a"}, channel="json")
-        enqueue(connection, b"\xff", channel="bytes")
+    wanted = enqueue(engine, {"upload": "a"}, channel="json")
+    enqueue(engine, b"\xff", channel="bytes")
     upload = case((Channel.name == "json", Message.payload["upload"].astext))
     query = select(Message.id).join(Message.channel)
     with Session(engine) as session:
@@ -51,8 +49,7 @@ def test_payload_beside_other_codecs(engine: Engine) -> None:
 def test_times_are_aware_datetimes(engine: Engine) -> None:
     """Instants come as aware datetimes, to the microsecond, and are compared with such."""
     before = datetime.now(UTC) - timedelta(hours=1)
-    with engine.begin() as connection:
-        enqueue(connection, 1)
+    enqueue(engine, 1)
     with Session(engine) as session:
         message = session.scalars(select(Message).where(Message.enqueued_at > before, Message.due_at > before)).one()
         raw = session.scalar(select(Message.dequeue_at))
@@ -72,8 +69,7 @@ def test_times_are_compared_with_instants_only(engine: Engine, value: object) ->
 
 def test_priority_or_due_time(engine: Engine) -> None:
     """A prioritised message that is due has no due time, an ordinary one has no priority, on both sides."""
-    with engine.begin() as connection:
-        urgent, ordinary = enqueue(connection, 1, priority=5), enqueue(connection, 2)
+    urgent, ordinary = enqueue(engine, 1, priority=5), enqueue(engine, 2)
     with Session(engine) as session:
         assert session.scalars(select(Message.id).where(Message.priority == 5)).all() == [urgent]
         assert session.scalars(select(Message.id).where(Message.due_at.is_not(None))).all() == [ordinary]
@@ -85,15 +81,12 @@ def test_relationships(engine: Engine, database: Database) -> None:
     """From a message to its channel, lease and state, and back, without a foreign key anywhere."""
     defaults = '{"defaults": {"rate_interval": 1500000, "max_concurrency": 4}}'
     database.execute(f"select fq_set_queue('documents', '{defaults}')")
-    with engine.begin() as connection:
-        first, second = enqueue(connection, 1), enqueue(connection, 2)
-        enqueue(connection, 3, channel="bob")
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        (leased,) = dequeue(connection)
+    first, second = enqueue(engine, 1), enqueue(engine, 2)
+    enqueue(engine, 3, channel="bob")
+    [delivery] = Queue("documents").dequeue(engine)
     with Session(engine) as session:
-        alice = session.scalars(
-            select(Channel).where(Channel.name == "alice").options(selectinload(Channel.messages))
-        ).one()
+        named = select(Channel).where(Channel.name == "alice")
+        alice = session.scalars(named.options(selectinload(Channel.messages))).one()
         assert sorted(message.id for message in alice.messages) == [first, second]
         assert isinstance(alice.state, ChannelState)
         assert (alice.state.channel, alice.state.current_concurrency) == (alice, 1)
@@ -102,18 +95,19 @@ def test_relationships(engine: Engine, database: Database) -> None:
         assert alice.state.rate_interval == timedelta(seconds=1.5)
         assert (alice.queue_config.defaults or {})["rate_interval"] == 1_500_000
 
-        held = session.scalars(select(Message).join(Message.lease).where(Lease.consumer == "worker")).one()
-        assert (held.id, held.channel, held.lease.messages) == (leased, alice, [held])
+        held = session.scalars(
+            select(Message).join(Message.lease).where(Lease.consumer == delivery.lease.consumer)
+        ).one()
+        assert (held.id, held.channel, held.lease.messages) == (delivery.message_id, alice, [held])
         assert held.lease.expires_at > held.enqueued_at
-        unheld = session.get_one(Message, second if leased == first else first)
+        unheld = session.get_one(Message, second if delivery.message_id == first else first)
         assert unheld.lease is None
         assert alice.dead_letters == []
 
 
 def test_dead_letters(engine: Engine, database: Database) -> None:
     """A dead letter keeps the payload and knows its channel."""
-    with engine.begin() as connection:
-        enqueue(connection, {"upload": "a"})
+    enqueue(engine, {"upload": "a"})
     database.execute(
         "with dead as (delete from fq_message returning *) "
         "insert into fq_dead_letter select id, 'documents', channel_id, kind, content, headers, key, "

@@ -4,18 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import (
-    ColumnElement,
-    DateTime,
-    Engine,
-    Interval,
-    TypeDecorator,
-    column,
-    func,
-    literal,
-    literal_column,
-    select,
-)
+from sqlalchemy import ColumnElement, DateTime, Engine, Interval, TypeDecorator, func, literal, literal_column, select
 from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import Session
 
@@ -69,8 +58,7 @@ def test_conditions(engine: Engine) -> None:
 
 def test_values(engine: Engine) -> None:
     """An instant less an instant is a timedelta, with a timedelta it is an instant, and a timestamp is the instant."""
-    with engine.begin() as connection:
-        enqueue(connection, 1)
+    enqueue(engine, 1)
     now = datetime.now(UTC)
     with Session(engine) as session:
         at = session.scalars(select(Message.enqueued_at)).one()
@@ -84,9 +72,8 @@ def test_values(engine: Engine) -> None:
         assert value(Message.enqueued_at - now) == at - now
         assert value(now - Message.enqueued_at) == now - at
         assert value(Message.enqueued_at - Message.enqueued_at) == timedelta()
-        assert value(func.date_trunc("hour", timestamp(Message.enqueued_at))) == at.replace(
-            minute=0, second=0, microsecond=0
-        )
+        hour = at.replace(minute=0, second=0, microsecond=0)
+        assert value(func.date_trunc("hour", timestamp(Message.enqueued_at))) == hour
         assert value(func.max(Message.enqueued_at)) == at
         with pytest.raises(StatementError, match="aware datetime"):
             value(Message.enqueued_at < 5)
@@ -112,5 +99,5 @@ def test_durations(engine: Engine, database: Database) -> None:
 
 def test_a_comparison_finds_the_index() -> None:
     """PostgreSQL's own times are turned into microseconds, not the column, so that its indexes serve."""
-    said = str(select(Message.id).where(Message.enqueued_at < column("x", _ZONED)))
+    said = str(select(Message.id).where(Message.enqueued_at < literal_column("x", _ZONED)))
     assert "WHERE fq_message.enqueued_at < CAST(EXTRACT(epoch FROM CAST(x AS" in said
