@@ -49,10 +49,14 @@ def test_an_enqueue_within_the_block(engine: Engine, queue: Queue, database: Dat
 
 
 async def test_on_an_async_session(async_engine: AsyncEngine, queue: Queue) -> None:
-    """An AsyncSession is known as the same session."""
+    """An AsyncSession makes groups in a plain block, and is known as the same session."""
     async with AsyncSession(async_engine) as session:
-        with queue.group(session) as group, pytest.warns(OutsideGroupWarning, match=str(group.id)):
-            _enqueue(queue, session)
+        with queue.group(session) as group:
+            group.enqueue_many([Enqueue(channel="a", payload=2)])
+            with pytest.warns(OutsideGroupWarning, match=str(group.id)):
+                _enqueue(queue, session)
+        await session.commit()
+    assert (await queue.groups.status(async_engine, group.id)).total == 1
 
 
 def test_where_warnings_are_errors(engine: Engine, queue: Queue, database: Database) -> None:

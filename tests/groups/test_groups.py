@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Bury, ChannelPolicy, Context, Delivery, Enqueue, InvalidArgument, Queue, Worker
@@ -350,24 +349,3 @@ def test_in_tests_that_roll_back(engine: Engine, database: Database) -> None:
         assert len(drain(session, queue)) == 3
     assert seen == [(1, GroupCounts(group.id, 2, 2, 0, 0))]
     assert database.value("select count(*) from fq_group") == 0
-
-
-async def test_async(async_engine: AsyncEngine, database: Database) -> None:
-    """An AsyncSession makes groups in a plain block; awaited verbs show and cancel them."""
-    queue = Queue("documents")
-    async with AsyncSession(async_engine) as session, session.begin():
-        with queue.group(session, then=Enqueue(channel="r", payload=1, kind="report")) as group:
-            group.enqueue_many([Enqueue(channel="a", payload=1)])
-    assert counts(await queue.groups.status(async_engine, group.id)) == (1, 0, 0, 0, 1)
-    assert await queue.groups.cancel(async_engine, group.id) == (1, 0)
-    fold(database)
-    [listed] = await queue.groups.list(async_engine)
-    assert (listed.cancelled, followups(database)) == (1, ["report"])
-
-    @queue.handler("report")
-    async def report(delivery: Delivery, context: Context) -> None:
-        assert delivery.headers
-        assert context.after_group is not None
-
-    async with rolled_back(async_engine) as session:
-        assert len(await drain(session, queue)) == 1

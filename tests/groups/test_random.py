@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -132,9 +133,9 @@ class Program:
             self.joined(group, [receipt.message_id or 0 for receipt in receipts])
         if what.startswith("cancel"):
             self.cancelled.add(message_id)
-        returns = what.rpartition(" ")[2] in {"release", "retry"}
-        end = {"complete": "done", "bury": "failed"}.get(what.rpartition(" ")[2])
-        if what.endswith("retry") and delivery.attempt >= delivery.max_attempts:
+        verb = what.rpartition(" ")[2]
+        returns, end = verb in {"release", "retry"}, {"complete": "done", "bury": "failed"}.get(verb)
+        if verb == "retry" and delivery.attempt >= delivery.max_attempts:
             end = "failed"
         if is_cancelled and (end or returns):
             end = "cancelled"
@@ -152,14 +153,9 @@ class Program:
             receipts = found.enqueue_many(Enqueue(channel="a", payload=each) for each in range(2))
         if what.startswith("cancel"):
             queue.cancel(session, delivery.message_id)
-        if what.endswith("complete"):
-            queue.complete(session, delivery)
-        if what == "bury":
-            queue.bury(session, delivery, reason="bad")
-        if what == "release":
-            queue.release(session, delivery)
-        if what.endswith("retry"):
-            queue.retry(session, delivery, delay=timedelta())
+        words: dict[str, dict[str, Any]] = {"bury": {"reason": "bad"}, "retry": {"delay": timedelta()}}
+        if (verb := what.rpartition(" ")[2]) in {"complete", "bury", "release", "retry"}:
+            getattr(queue, verb)(session, delivery, **words.get(verb, {}))
         return receipts
 
     def expire(self) -> None:
@@ -206,16 +202,12 @@ class Program:
         """One step, and the comparison."""
         if what == "make":
             self.make(number, has_alarm=first, rolls_back=second)
-        elif what == "purge":
-            self.purge()
-        elif what == "expire":
-            self.expire()
-        elif what == "move":
-            self.move(number)
+        elif what in {"purge", "expire"}:
+            getattr(self, what)()
+        elif what in {"move", "cancel group"}:
+            (self.move if what == "move" else self.cancel_group)(number)
         elif what == "redrive":
             self.queue.dead_letters.redrive(self.engine)
-        elif what == "cancel group":
-            self.cancel_group(number)
         elif what == "fold":
             self.database.rows(f"select * from fq_fold_groups({number}, 100, false)")
         else:
