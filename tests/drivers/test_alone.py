@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial, wraps
 from itertools import product
 from typing import Any
 
@@ -63,17 +63,12 @@ def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """What has sent statements past psycopg's cursors."""
     used: set[str] = set()
 
-    def count(name: str) -> None:
-        own = getattr(ours, name)
+    def counted(name: str, own: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        used.add(name)
+        return own(*given, **more)
 
-        def counted(*given: Any, **more: Any) -> Any:
-            used.add(name)
-            return own(*given, **more)
-
-        monkeypatch.setattr(ours, name, counted)
-
-    count("executed")
-    count("pipelined")
+    for name in ("executed", "pipelined"):
+        monkeypatch.setattr(ours, name, partial(counted, name, getattr(ours, name)))
     return used
 
 
@@ -88,19 +83,13 @@ def warm(single: Face, queue: Queue) -> Face:
 Watch = Callable[[Face, list[str]], AbstractContextManager[object]]
 
 
-@contextmanager
-def _listener_of_all_engines(face: Face, seen: list[str]) -> Iterator[None]:  # noqa: ARG001 - as the others
-    def see(*given: Any) -> None:
-        seen.append(given[2])
-
-    with listening("before_cursor_execute", see):
-        yield
+def _listener_of_all_engines(_: Face, seen: list[str]) -> AbstractContextManager[None]:
+    return listening("before_cursor_execute", lambda *given: seen.append(given[2]))
 
 
-@contextmanager
-def _listener_of_the_dialect(face: Face, seen: list[str]) -> Iterator[None]:
+def _listener_of_the_dialect(face: Face, seen: list[str]) -> AbstractContextManager[None]:
     event.listen(face.sync_engine, "do_execute", lambda *given: seen.append(given[1]))
-    yield
+    return nullcontext()
 
 
 @contextmanager

@@ -65,10 +65,6 @@ def test_threads(engine: Engine, queue: Queue) -> None:
     own, in the order of the deliveries; None says that no message has one.
     """
 
-    @queue.handler("plain")
-    def plain(delivery: Delivery) -> Any:
-        return {"got": delivery.payload}
-
     @queue.handler("session")
     def session(delivery: Delivery, session: Session) -> Any:
         queue.enqueue(session, channel="a", payload=0, kind="plain")
@@ -79,20 +75,18 @@ def test_threads(engine: Engine, queue: Queue) -> None:
         queue.complete(session, delivery, result="by the verb")
         return "ignored"
 
-    @queue.handler("batch", batch=_BATCH)
-    def double(deliveries: list[Delivery]) -> list[int]:
-        return [2 * delivery.payload for delivery in deliveries]
-
     @queue.handler("batch in a session", batch=_BATCH)
-    def double_in_session(deliveries: list[Delivery], session: Session) -> list[int]:
+    def double(deliveries: list[Delivery], session: Session) -> list[int]:
         session.flush()
-        return double(deliveries)
+        return [2 * delivery.payload for delivery in deliveries]
 
     @queue.middleware
     def twice(context: Context, proceed: Any) -> Any:
         found = proceed()
         return [found, found] if context.delivery.payload == "twice" else found
 
+    queue.handler("batch", batch=_BATCH)(lambda deliveries: [2 * one.payload for one in deliveries])
+    queue.handler("plain")(lambda delivery: {"got": delivery.payload})
     queue.handler("none", batch=_BATCH)(lambda deliveries: None)  # noqa: ARG005 - named as it is asked for
     expected: dict[str, dict[Any, Any]] = {
         "plain": {1: {"got": 1}, "twice": [{"got": "twice"}, {"got": "twice"}]},
@@ -135,10 +129,6 @@ async def test_an_event_loop(async_engine: AsyncEngine, engine: Engine, queue: Q
 def test_outcomes(engine: Engine, queue: Queue) -> None:
     """A handler that asks for a retry returns nothing else; one that fails for good, or was cancelled, no result."""
 
-    @queue.handler("retry")
-    def retry(delivery: Delivery) -> Any:
-        return Retry(delay=HOUR) if delivery.attempt == 1 else "second"
-
     @queue.handler("fail")
     def fail(_: Delivery) -> None:
         raise ValueError("a bug")
@@ -148,6 +138,7 @@ def test_outcomes(engine: Engine, queue: Queue) -> None:
         queue.cancel(engine, delivery.message_id)
         return "too late"
 
+    queue.handler("retry")(lambda delivery: Retry(delay=HOUR) if delivery.attempt == 1 else "second")
     first, second, third = (
         send(engine, queue, 1, kind=kind, max_attempts=n)[0] for kind, n in (("retry", 9), ("fail", 1), ("cancel", 9))
     )
