@@ -3,17 +3,21 @@
 import json
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Context, Delivery, Queue, Retry, Worker
 from tests.cli.conftest import Cli
 from tests.roles.conftest import SCHEMA, Actor, Installation
 from tests.worker.helpers import retimed, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def queue() -> Queue:
@@ -122,6 +126,31 @@ def test_an_operator(application: Application) -> None:
         application.run(ops, *words.split())
     for words in ("stats", "channels", "top --once", "roles"):
         application.run(application.monitor, *words.split())
+
+
+def test_what_is_none_of_their_work(application: Application) -> None:
+    """Each role is refused what its kind of work does not allow."""
+
+    def enqueue(engine: Engine) -> object:
+        return queue().enqueue(engine, channel="a", kind="parse", payload=1).message_id
+
+    of_all = queue()
+    forbidden: dict[Actor, list[Callable[[Engine], object]]] = {
+        application.web: [
+            of_all.dequeue,
+            of_all.stats,
+            of_all.dead_letters.list,
+            of_all.pause,
+            of_all.dead_letters.redrive,
+        ],
+        application.worker: [enqueue, of_all.pause, of_all.dead_letters.list, of_all.stats],
+        application.monitor: [enqueue, of_all.dequeue, of_all.dead_letters.list, of_all.pause],
+        application.ops: [enqueue, of_all.dequeue],
+    }
+    for actor, verbs in forbidden.items():
+        for verb in verbs:
+            with pytest.raises(ProgrammingError, match="permission denied for function"):
+                verb(actor.engine)
 
 
 def test_a_loader(jobs: Installation) -> None:
