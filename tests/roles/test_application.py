@@ -134,18 +134,12 @@ def test_what_is_none_of_their_work(application: Application) -> None:
     def enqueue(engine: Engine) -> object:
         return queue().enqueue(engine, channel="a", kind="parse", payload=1).message_id
 
-    of_all = queue()
+    made = queue()
     forbidden: dict[Actor, list[Callable[[Engine], object]]] = {
-        application.web: [
-            of_all.dequeue,
-            of_all.stats,
-            of_all.dead_letters.list,
-            of_all.pause,
-            of_all.dead_letters.redrive,
-        ],
-        application.worker: [enqueue, of_all.pause, of_all.dead_letters.list, of_all.stats],
-        application.monitor: [enqueue, of_all.dequeue, of_all.dead_letters.list, of_all.pause],
-        application.ops: [enqueue, of_all.dequeue],
+        application.web: [made.dequeue, made.stats, made.dead_letters.list, made.pause, made.dead_letters.redrive],
+        application.worker: [enqueue, made.pause, made.dead_letters.list, made.stats],
+        application.monitor: [enqueue, made.dequeue, made.dead_letters.list, made.pause],
+        application.ops: [enqueue, made.dequeue],
     }
     for actor, verbs in forbidden.items():
         for verb in verbs:
