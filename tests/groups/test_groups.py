@@ -319,8 +319,13 @@ def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, datab
         with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
             [receipt] = group.enqueue_many([Enqueue(channel="a", payload=1, kind="member")])
         queue.cancel(engine, receipt.message_id or 0)
-        queue.resume(engine)
+        polls, now = runtime.queues[0].polls, runtime._options.clock()
+        polls.poll_now(now)
+        runtime.trigger.set()
+        until(lambda: polls.empty_at >= now, "nothing is left to take")
         runtime._groups.run()
+        assert not runtime.is_drained(), "the group was finished since"
+        queue.resume(engine)
         until(runtime.is_drained, "it is drained")
         assert (len(handled), is_empty(database)) == (1, True)
         runtime._groups.start()
