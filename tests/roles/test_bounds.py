@@ -1,6 +1,7 @@
 """Bound grants: a call outside of the queues or channels of a grant is refused with QF007, and changes nothing."""
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,33 +111,25 @@ def test_queues(jobs: Installation, kind: str) -> None:
     [held] = OTHER.dequeue(jobs.owner)
     before = messages(jobs)
     engine = actor.engine
-    consumer: list[Callable[[], object]] = [
-        lambda: OTHER.dequeue(engine),
-        lambda: OTHER.complete(engine, held),
-        lambda: OTHER.retry(engine, held),
-        lambda: OTHER.release(engine, held),
-        lambda: OTHER.bury(engine, held, reason="no"),
-        lambda: OTHER.extend(engine, held),
-    ]
-    operator: list[Callable[[], object]] = [
-        lambda: OTHER.stats(engine),
-        lambda: OTHER.channels(engine),
-        lambda: OTHER.pause(engine),
-        lambda: OTHER.pause(engine, "a"),
-        lambda: OTHER.resume(engine, "a"),
-        lambda: OTHER.configure(engine, max_concurrency=3),
-        lambda: OTHER.configure(engine, history=True),
-        lambda: OTHER.configure(engine, defaults=ChannelPolicy(weight=3)),
-        lambda: OTHER.configure_channel(engine, "a", weight=2),
-        lambda: OTHER.cancel(engine, theirs),
-        lambda: OTHER.purge(engine, "a"),
-        lambda: OTHER.dead_letters.list(engine),
-        lambda: OTHER.dead_letters.redrive(engine),
-        lambda: OTHER.dead_letters.purge(engine),
-    ]
-    for verb in consumer if kind == "consumer" else operator:
+    letters = OTHER.dead_letters
+    settings: list[dict[str, Any]] = [{"max_concurrency": 3}, {"history": True}, {"defaults": ChannelPolicy(weight=3)}]
+    verbs: dict[str, list[Callable[[Engine], object]]] = {
+        "consumer": [
+            OTHER.dequeue,
+            *(partial(verb, deliveries=held) for verb in (OTHER.complete, OTHER.retry, OTHER.release, OTHER.extend)),
+            partial(OTHER.bury, deliveries=held, reason="no"),
+        ],
+        "operator": [
+            *(OTHER.stats, OTHER.channels, OTHER.pause, letters.list, letters.redrive, letters.purge),
+            *(partial(verb, channel="a") for verb in (OTHER.pause, OTHER.resume, OTHER.purge)),
+            *(partial(OTHER.configure, **words) for words in settings),
+            partial(OTHER.configure_channel, channel="a", weight=2),
+            partial(OTHER.cancel, message_id=theirs),
+        ],
+    }
+    for verb in verbs[kind]:
         with pytest.raises(NotGranted, match=f"is not granted .*{kind}.* for queue 'other'"):
-            verb()
+            verb(engine)
     assert messages(jobs) == before
     OTHER.complete(jobs.owner, held)
 

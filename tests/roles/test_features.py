@@ -42,25 +42,21 @@ def refused(*calls: Callable[[], Any]) -> None:
 
 def test_schedules(jobs: Installation) -> None:
     """A producer makes schedules, an operator looks after them, a monitor lists them; a consumer does none of it."""
-    web, ops, monitor, worker = (
-        jobs.role(name, kind).engine
-        for name, kind in (("web", "producer"), ("ops", "operator"), ("mon", "monitor"), ("worker", "consumer"))
-    )
-    refused(lambda: schedule(ops), lambda: schedule(monitor), lambda: schedule(worker))
+    kinds = ("producer", "operator", "monitor", "consumer")
+    web, ops, monitor, worker = (jobs.role(kind, kind).engine for kind in kinds)
+    refused(*(partial(schedule, engine) for engine in (ops, monitor, worker)))
     schedule(web)
+    schedules, hourly = queue().schedules, {"name": "hourly", "channel": "customer-1"}
     for engine in (web, ops, monitor):
-        assert [one.name for one in queue().schedules.list(engine)] == ["hourly"]
-    refused(
-        lambda: queue().schedules.list(worker),
-        lambda: queue().schedules.pause(monitor, "hourly", channel="customer-1"),
-        lambda: queue().schedules.run(worker, "hourly", channel="customer-1"),
-    )
+        assert [one.name for one in schedules.list(engine)] == ["hourly"]
+    refused(partial(schedules.list, worker), partial(schedules.pause, monitor, **hourly))
+    refused(partial(schedules.run, worker, **hourly))
     for engine in (web, ops):
-        queue().schedules.pause(engine, "hourly", channel="customer-1")
-        queue().schedules.resume(engine, "hourly", channel="customer-1")
-        assert queue().schedules.run(engine, "hourly", channel="customer-1")
-    queue().schedules.remove(ops, "hourly", channel="customer-1")
-    assert queue().schedules.list(web) == []
+        schedules.pause(engine, **hourly)
+        schedules.resume(engine, **hourly)
+        assert schedules.run(engine, **hourly)
+    schedules.remove(ops, **hourly)
+    assert schedules.list(web) == []
 
 
 def test_schedules_of_a_channel(jobs: Installation) -> None:
@@ -68,18 +64,17 @@ def test_schedules_of_a_channel(jobs: Installation) -> None:
     own = jobs.role("own", "producer", queues=["documents"], channels=["customer-1"])
     schedule(own.engine)
     schedule(jobs.owner, "customer-2")
-    assert [one.channel for one in queue().schedules.list(own.engine, channel="customer-1")] == ["customer-1"]
-    for call in (
-        lambda: schedule(own.engine, "customer-2"),
-        lambda: queue().schedules.remove(own.engine, "hourly", channel="customer-2"),
-        lambda: queue().schedules.pause(own.engine, "hourly", channel="customer-2"),
-        lambda: queue().schedules.run(own.engine, "hourly", channel="customer-2"),
-        lambda: queue().schedules.list(own.engine, channel="customer-2"),
-        lambda: queue().schedules.list(own.engine),
-    ):
+    theirs = queue().schedules
+    assert [one.channel for one in theirs.list(own.engine, channel="customer-1")] == ["customer-1"]
+    with pytest.raises(NotGranted):
+        schedule(own.engine, "customer-2")
+    for verb in (theirs.remove, theirs.pause, theirs.run):
         with pytest.raises(NotGranted):
-            call()
-    assert len(queue().schedules.list(jobs.owner)) == 2
+            verb(own.engine, "hourly", channel="customer-2")
+    for channel in ("customer-2", None):
+        with pytest.raises(NotGranted):
+            theirs.list(own.engine, channel=channel)
+    assert len(theirs.list(jobs.owner)) == 2
 
 
 def test_slots_are_run_by_a_consumer(jobs: Installation, clock_of: Callable[..., Clock]) -> None:
