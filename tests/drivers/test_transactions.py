@@ -26,33 +26,27 @@ class _Undo(Exception):
     pass
 
 
-def test_rollback(face: Face, queue: Queue, database: Database) -> None:
-    """A transaction that is rolled back leaves no message, whether it was sent or not."""
+def test_rollback_and_savepoints(face: Face, queue: Queue, database: Database) -> None:
+    """A transaction that is rolled back leaves no message, whether it was sent or not; a savepoint that is rolled back
+    takes its work with it, and one that is released hands it on.
+    """
 
-    def work(session: Session) -> None:
+    def work(session: Session, *, undone: bool) -> None:
         session.add(Upload(name="x"))
-        queue.enqueue(session, channel="recorded", payload=1)
-        queue.enqueue(session.connection(), channel="sent", payload=1)
-        raise _Undo
-
-    with pytest.raises(_Undo):
-        face.run(work)
-    assert (uploads(database), channels(database)) == ([], [])
-
-
-def test_savepoints(face: Face, queue: Queue, database: Database) -> None:
-    """A savepoint that is rolled back takes its work with it, and one that is released hands it on."""
-
-    def work(session: Session) -> None:
         with session.begin_nested():
             queue.enqueue(session, channel="kept", payload=1)
         with session.begin_nested() as savepoint:
             queue.enqueue(session, channel="gone", payload=1)
             queue.enqueue(session.connection(), channel="gone too", payload=1)
             savepoint.rollback()
-        session.add(Upload(name="x"))
+        if undone:
+            queue.enqueue(session.connection(), channel="sent", payload=1)
+            raise _Undo
 
-    face.run(work)
+    with pytest.raises(_Undo):
+        face.run(partial(work, undone=True))
+    assert (uploads(database), channels(database)) == ([], [])
+    face.run(partial(work, undone=False))
     assert (uploads(database), channels(database)) == (["x"], ["kept"])
 
 
