@@ -1,6 +1,7 @@
 """Many processes that run the same schedules and are killed: each slot once, and none missing."""
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
-from tests.fixtures.forks import killed
+from tests.fixtures.forks import Killed, killed
 from tests.schedules.program import QUEUE, main
 from tests.worker.helpers import until
 
@@ -23,6 +24,27 @@ MINUTE = timedelta(minutes=1)
 def due(database: Database) -> int:
     """How many schedules are due."""
     return int(database.value("select count(*) from fq_schedule where due_at <= fq_now()"))
+
+
+def work_through(
+    database: Database, clock: Clock, sizes: tuple[int, int, timedelta], meanwhile: Callable[[int, Killed], None]
+) -> None:
+    """So many processes run what becomes due in so many steps of this length, one of them is killed in each; something
+    happens then, and every other time a process is started, and does all that is due.
+    """
+    processes, steps, length = sizes
+    ran = "select count(*) from fq_schedule_slot"
+    with killed(main, database.url, processes, seed=5) as running:
+        for step in range(steps):
+            begun = database.value(ran)
+            clock.advance(length)
+            until(lambda: database.value(ran) > begun, "slots are run")  # noqa: B023
+            running.kill()
+            meanwhile(step, running)
+            if step % 2:
+                running.start()
+                until(lambda: due(database) == 0, "all that is due is run")
+        until(lambda: due(database) == 0, "all that is due is run")
 
 
 @pytest.mark.timeout(300)
@@ -40,20 +62,13 @@ def test_each_slot_once(engine: Engine, database: Database, clock: Clock, proces
             if number % 2:
                 queue.schedules.set(engine, rule, channel=f"c{number}", every=MINUTE, catch_up=rule)
     anchors = {(row.channel, row.name): row.anchor_at for row in database.rows("select * from fq_schedule")}
-    with killed(main, database.url, processes, seed=5) as running:
-        for step in range(STEPS):
-            begun = database.value("select count(*) from fq_schedule_slot")
-            clock.advance(5 * MINUTE)
-            until(lambda: database.value("select count(*) from fq_schedule_slot") > begun, "slots are run")  # noqa: B023
-            running.kill()
-            if step == 3:
-                clock.advance(-7 * MINUTE)
-                clock.advance(7 * MINUTE)
-            if step % 2:
-                running.start()
-                until(lambda: due(database) == 0, "all that is due is run")
-        until(lambda: due(database) == 0, "all that is due is run")
 
+    def set_back(step: int, _: Killed) -> None:
+        if step == 3:
+            clock.advance(-7 * MINUTE)
+            clock.advance(7 * MINUTE)
+
+    work_through(database, clock, (processes, STEPS, 5 * MINUTE), set_back)
     ran = database.rows(
         "select s.channel, s.name, s.anchor_at, t.slot_at, t.message_id, t.schedule_id"
         " from fq_schedule_slot t join fq_schedule s on s.id = t.schedule_id order by s.id, t.slot_at"
