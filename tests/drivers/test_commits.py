@@ -27,10 +27,6 @@ def _pid(face: Face) -> Any:
     return face.run(lambda session: session.scalar(text("select pg_backend_pid()")))
 
 
-def _enqueue_many(queue: Queue, messages: list[Enqueue], session: Session) -> None:
-    queue.enqueue_many(session, messages)
-
-
 def _fails(face: Face, error: type[Exception], work: Callable[[Session], Any]) -> Any:
     """The error of a commit of *work*, beside an insert; the connection goes on, and a second commit is refused."""
     pid = _pid(face)
@@ -59,7 +55,7 @@ def test_a_duplicate(single: Face, queue: Queue, database: Database) -> None:
         Enqueue(channel="b", payload=3, key="k"),
     ]
     for sent in (messages, messages[1:2]):
-        error = _fails(single, DuplicateMessage, partial(_enqueue_many, queue, sent))
+        error = _fails(single, DuplicateMessage, partial(queue.enqueue_many, messages=sent))
         assert (error.channel, error.key, error.message_id, error.cancelled) == ("b", "k", holder.message_id, False)
     assert (channels(database), uploads(database)) == (["b"], [])
 
@@ -82,7 +78,7 @@ def test_a_lost_lease(single: Face, database: Database) -> None:
     """It names the lost messages, and the consumer that holds the first."""
     for number, verb in enumerate(("complete", "retry", "release", "bury"), 1):
         queue, rival = Queue(verb), Queue(verb)
-        single.run(partial(_enqueue_many, queue, [Enqueue(channel=name, payload=1) for name in "abc"]))
+        single.run(partial(queue.enqueue_many, messages=[Enqueue(channel=name, payload=1) for name in "abc"]))
         first, second, third = single.call(queue, "dequeue", limit=3)
         single.call(queue, "release", [second, third])
         [theirs, _] = single.call(rival, "dequeue", limit=2)
@@ -104,12 +100,8 @@ def test_prepared_statements_that_failed(single: Face, queue: Queue, database: D
     single.run(lambda session: queue.enqueue(session, channel="a", payload=1, key="k"))
     for number in range(8):
         fresh = [Enqueue(channel="a", payload=1, key=f"{number}", on_duplicate="raise")]
-        _fails(
-            single,
-            DuplicateMessage,
-            lambda session: queue.enqueue(session, channel="a", payload=1, key="k", on_duplicate="raise"),
-        )
-        single.run(partial(_enqueue_many, queue, fresh))
+        _fails(single, DuplicateMessage, partial(queue.enqueue, channel="a", payload=1, key="k", on_duplicate="raise"))
+        single.run(partial(queue.enqueue_many, messages=fresh))
     assert len(channels(database)) == 9
 
 
