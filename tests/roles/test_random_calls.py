@@ -15,7 +15,6 @@ import pytest
 from sqlalchemy_fairqueue import BytesCodec, Queue
 from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.sql.grants import function_roles
-from tests.fixtures.database import Database
 from tests.queue.row_grammar import Grammar
 from tests.roles.conftest import SCHEMA, Installation
 
@@ -36,10 +35,11 @@ from pg_proc p
 where p.pronamespace = '{SCHEMA}'::regnamespace
 order by 1
 """
+# Ids and tokens that exist now.
 _KNOWN = f"""
-select array(select m.id from {SCHEMA}.fq_message m order by m.id desc limit 20) as message_ids,
-  array(select m.ctid::text from {SCHEMA}.fq_message m order by m.id desc limit 20) as rows,
-  array(select e.id from {SCHEMA}.fq_lease e order by e.expires_at desc limit 20) as lease_ids
+select array(select id from {SCHEMA}.fq_message order by id desc limit 20) as message_ids,
+  array(select ctid::text from {SCHEMA}.fq_message order by id desc limit 20) as rows,
+  array(select id from {SCHEMA}.fq_lease order by expires_at desc limit 20) as lease_ids
 """
 _BITS = {"bigint": 63, "integer": 31, "smallint": 15}
 _ODD = {
@@ -64,15 +64,6 @@ class Function:
         return f"select * from {self.name}({', '.join('%s::' + one for one in self.types)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Ids and tokens that exist in the database now."""
-
-    message_ids: Sequence[int]
-    lease_ids: Sequence[int]
-    rows: Sequence[str]
-
-
 class RandomCalls:
     """Arguments from a seed: the same seed makes the same ones.
 
@@ -83,7 +74,7 @@ class RandomCalls:
     def __init__(self, seed: int) -> None:
         self.random, self.grammar = random.Random(seed), Grammar(seed)  # noqa: S311 - arguments of tests
 
-    def arguments(self, function: Function, known: Known) -> list[Any]:
+    def arguments(self, function: Function, known: Any) -> list[Any]:
         """Arguments of one call. Arrays of one call have one length."""
         count, length = len(function.types), self.random.randrange(4)
         odd = {self.random.randrange(count) for _ in range(self.random.choice((0, 1, 1, 2))) if count}
@@ -92,31 +83,31 @@ class RandomCalls:
             for number, (of, name) in enumerate(zip(function.types, function.names, strict=True))
         ]
 
-    def _array(self, make: Callable[[str, str, Known], Any], of: str, name: str, known: Known, length: int) -> Any:
+    def _array(self, make: Callable[[str, str, Any], Any], of: str, name: str, known: Any, length: int) -> Any:
         if not of.endswith("[]"):
             return make(of, name, known)
         return [make(of.removesuffix("[]"), name, known) for _ in range(length)]
 
-    def _ordinary(self, of: str, name: str, known: Known) -> Any:
+    def _ordinary(self, of: str, name: str, known: Any) -> Any:
         pick = self.random.choice
         if of in _BITS:
             if "lease_id" in name:
-                return pick(known.lease_ids)
+                return pick(known.lease_ids or [1])
             if "message_id" in name or name in {"p_id", "p_ids"}:
-                return pick(known.message_ids)
+                return pick(known.message_ids or [1])
             return pick((1000, 30_000_000)) if name == "p_lease" else pick((1, 2, 10))
         return {
             "text": "documents" if name == "p_queue" else pick(("me", "a", "c1", "skip")),
             "bytea": b"1",
             "jsonb": pick((None, "{}", '{"weight": 2}')),
             "boolean": pick((True, False)),
-            "tid": pick(known.rows),
+            "tid": pick(known.rows or ["(0,1)"]),
             "uuid": _GROUP,
             "interval": pick((None, "0", "1 s")),
             "timestamp with time zone": pick((None, "2026-01-01Z")),
         }[of]
 
-    def _odd(self, of: str, name: str, known: Known) -> Any:
+    def _odd(self, of: str, name: str, known: Any) -> Any:
         pick = self.random.random()
         if pick < 0.1:
             return None
@@ -130,11 +121,6 @@ class RandomCalls:
         if of in {"bytea", "jsonb"}:
             return self.grammar.content() if of == "bytea" else self.grammar.headers()
         return self.random.choice(_ODD[of]) if of in _ODD else self._ordinary(of, name, known)
-
-
-def _known(database: Database) -> Known:
-    [row] = database.rows(_KNOWN)
-    return Known(row.message_ids or (1,), row.lease_ids or (1,), row.rows or ("(0,1)",))
 
 
 def _call(connection: psycopg.Connection[object], function: Function, arguments: list[object]) -> None:
@@ -171,7 +157,7 @@ def test_no_call_stops_a_queue(jobs: Installation, kind: str) -> None:
             if kind == "consumer":
                 lease = 1000 if number % 3 else 10**9
                 connection.execute(f"select from {SCHEMA}.fq_dequeue('documents', 2, {lease}, 'me')")
-            known = _known(jobs.database)
+            [known] = jobs.database.rows(_KNOWN)
             for _ in range(_ROUND):
                 function = calls.random.choice(functions)
                 _call(connection, function, calls.arguments(function, known))
