@@ -2,6 +2,7 @@
 
 import threading
 from datetime import datetime, timedelta
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -98,26 +99,20 @@ def test_a_database_that_is_away_for_a_moment(
 ) -> None:
     """The slots are run when it is back; a refusal that will not pass ends the wait for them."""
     queue, handled = Queue("documents"), []
-    failures: list[int] = []
     queue.handler("tick")(lambda delivery: handled.append(delivery.message_id))
     queue.schedules.set(engine, "tick", channel="a", kind="tick", every=timedelta(hours=1))
-    find = due_schedules
+    raised: Any = repeat(OperationalError("", {}, OSError("away")), 2)
 
-    def fail(*arguments: object, **words: object) -> object:
-        if len(failures) < 2:
-            failures.append(1)
-            raise OperationalError("", {}, OSError("away"))
-        return find(*arguments, **words)  # type: ignore[arg-type]
+    def find(*arguments: Any, **words: Any) -> object:
+        if (error := next(raised, None)) is not None:
+            raise error
+        return due_schedules(*arguments, **words)
 
-    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", fail)
+    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", find)
     clock.advance(timedelta(hours=1))
     Worker(engine, queue).run(drain=True)
     assert (len(handled), ran(database)) == (1, 1)
-
-    def refuse(*_: object, **__: object) -> object:
-        raise LookupError("it never works")
-
-    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", refuse)
+    raised = repeat(LookupError("it never works"))
     clock.advance(timedelta(hours=1))
     assert drained(Worker(engine, queue))
     assert len(handled) == 1
