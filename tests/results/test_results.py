@@ -147,31 +147,23 @@ def test_cancelled(engine: Engine, queue: Queue, out: Out) -> None:
     assert queue.result(engine, delivery.message_id) == 1
 
 
-def test_expired(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
-    """After its time it is told as expired, and as not kept once housekeeping has deleted it."""
-    delivery = out()
-    queue.configure(engine, result_retention=timedelta(microseconds=1))
-    queue.complete(engine, delivery, result=1)
-    with pytest.raises(ResultNotKept, match=r"no result of it is kept: it was kept until .* UTC"):
-        queue.result(engine, delivery.message_id)
-    assert database.value("select deleted from fq_prune_expired(10)") == 1
-    assert database.value("select deleted from fq_prune_expired(10)") == 0
-    with pytest.raises(ResultNotKept, match="it expired and was deleted"):
-        queue.result(engine, delivery.message_id)
-
-
-def test_configuration(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
-    """The retention of the commit of the completion counts; None ends keeping; kept ones stay."""
-    first, second = out(), out()
-    queue.configure(engine, result_retention=2 * HOUR)
-    queue.complete(engine, first, result=1)
-    assert database.value("select expires_at - finished_at from fq_result") == 7_200_000_000
-    queue.configure(engine, result_retention=None)
-    queue.complete(engine, second, result=2)
+def test_retention(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
+    """The retention of the commit of the completion counts; None ends keeping; kept ones stay. After its time a result
+    is told as expired, and as not kept once housekeeping has deleted it.
+    """
+    short, long, none = out(), out(), out()
+    for delivery, retention in ((long, 2 * HOUR), (short, timedelta(microseconds=1)), (none, None)):
+        queue.configure(engine, result_retention=retention)
+        queue.complete(engine, delivery, result=1)
+    assert database.value("select max(expires_at - finished_at) from fq_result") == 7_200_000_000
     assert not out().keeps_result
-    assert queue.result(engine, first.message_id) == 1
     with pytest.raises(ResultNotKept):
-        queue.result(engine, second.message_id)
+        queue.result(engine, none.message_id)
+    for said, deleted in (("it was kept until .* UTC", 1), ("it expired and was deleted", 0)):
+        with pytest.raises(ResultNotKept, match=said):
+            queue.result(engine, short.message_id)
+        assert database.value("select deleted from fq_prune_expired(10)") == deleted
+    assert queue.result(engine, long.message_id) == 1
 
 
 def test_a_value_that_a_call_gives_is_refused(engine: Engine, queue: Queue, out: Out) -> None:
