@@ -12,6 +12,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Queue
 
 R = TypeVar("R")
+PREPARED = 8
+"""Calls after which psycopg has prepared a statement, which then goes to libpq: it does so after five."""
 
 
 class SyncFace:

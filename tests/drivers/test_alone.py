@@ -15,16 +15,13 @@ from sqlalchemy_fairqueue import DuplicateMessage, LeaseLost, Queue
 from sqlalchemy_fairqueue.database.drivers import NumberedStatement
 from sqlalchemy_fairqueue.database.drivers import psycopg as ours
 from tests.drivers.conftest import MakeFace
-from tests.drivers.faces import Face
+from tests.drivers.faces import PREPARED, Face
 from tests.fixtures.database import Database
 from tests.fixtures.listeners import listening
 from tests.unit_of_work.business import channels
 from tests.worker.helpers import until
 
 ABOUT = ("psycopg", "psycopg async")
-
-_CALLS = 8
-"""psycopg prepares a statement after five; from then on it goes to libpq."""
 
 psycopg_only = pytest.mark.parametrize("make_face", ["psycopg", "psycopg async"], indirect=True)
 
@@ -50,12 +47,12 @@ def test_calls(face: Face, queue: Queue, database: Database, *, watched: bool) -
     seen: list[str] = []
     if watched:
         event.listen(face.sync_engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
-    found = [_cycle(face, queue, number) for number in range(2 * _CALLS)]
-    assert found == [(f"ü{number}", {"n": number}, {"é": 1}, 1) for number in range(2 * _CALLS)]
+    found = [_cycle(face, queue, number) for number in range(2 * PREPARED)]
+    assert found == [(f"ü{number}", {"n": number}, {"é": 1}, 1) for number in range(2 * PREPARED)]
     assert channels(database) == []
     if watched:
-        assert sum("fq_dequeue" in statement for statement in seen) == 2 * _CALLS
-        assert sum("fq_complete" in statement for statement in seen) >= 2 * _CALLS
+        assert sum("fq_dequeue" in statement for statement in seen) == 2 * PREPARED
+        assert sum("fq_complete" in statement for statement in seen) >= 2 * PREPARED
 
 
 @pytest.fixture
@@ -75,7 +72,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.fixture
 def warm(single: Face, queue: Queue) -> Face:
     """The driver with a single connection that has prepared what it sends."""
-    for number in range(2 * _CALLS):
+    for number in range(2 * PREPARED):
         _cycle(single, queue, number)
     return single
 
@@ -155,7 +152,7 @@ def test_connections_for_cursors_only(
 ) -> None:
     """Without prepared statements, as behind a pooler, or in another encoding, psycopg's cursors send everything."""
     single = make_face(face.url, pool_size=1, max_overflow=0, connect_args=arguments)
-    for number in range(2 * _CALLS):
+    for number in range(2 * PREPARED):
         assert _cycle(single, queue, number)[0] == f"ü{number}"
     assert used == set()
 
@@ -180,7 +177,7 @@ def test_errors(single: Face, queue: Queue, database: Database) -> None:
     """The server's refusals raise SQLAlchemy's errors and ours, and the connection goes on."""
     database.execute("alter table fq_message add constraint odd check (kind <> 'odd')")
     held = single.call(queue, "enqueue", channel="a", payload=1, key="k").message_id
-    for _ in range(_CALLS):
+    for _ in range(PREPARED):
         with pytest.raises(IntegrityError, match="odd") as caught:
             single.call(queue, "enqueue", channel="a", payload=1, kind="odd")
         assert "fq_enqueue" in (caught.value.statement or "")
@@ -206,7 +203,7 @@ def test_a_connection_that_the_server_ended(warm: Face, queue: Queue, database: 
 @psycopg_only
 def test_large_contents(single: Face, queue: Queue) -> None:
     """Megabytes travel with the COMMIT, alone and prepared."""
-    for _ in range(_CALLS):
+    for _ in range(PREPARED):
         single.run(lambda session: queue.enqueue(session, channel="a", payload="x"))
     single.run(lambda session: queue.enqueue(session, channel="a", payload="x" * 4_000_000))
     longest = text("select max(length(content)) from fq_message")

@@ -12,15 +12,12 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, Delivery, DuplicateMessage, Enqueue, LeaseLost, Queue
 from sqlalchemy_fairqueue.errors import UnsentWork
 from tests.drivers.conftest import MakeFace
-from tests.drivers.faces import Face
+from tests.drivers.faces import PREPARED, Face
 from tests.fixtures.database import Database
 from tests.fixtures.proxy import proxied
 from tests.unit_of_work.business import Upload, channels, uploads
 
 ABOUT = ("psycopg", "psycopg async")
-
-# Calls after which psycopg has prepared a statement.
-_PREPARED = 8
 
 
 def _pid(face: Face) -> Any:
@@ -98,11 +95,11 @@ def _settle_beside_an_enqueue(queue: Queue, verb: str, deliveries: list[Delivery
 def test_prepared_statements_that_failed(single: Face, queue: Queue, database: Database) -> None:
     """The statements that a driver prepares after some calls are not lost with the transactions that failed."""
     single.run(lambda session: queue.enqueue(session, channel="a", payload=1, key="k"))
-    for number in range(8):
+    for number in range(PREPARED):
         fresh = [Enqueue(channel="a", payload=1, key=f"{number}", on_duplicate="raise")]
         _fails(single, DuplicateMessage, partial(queue.enqueue, channel="a", payload=1, key="k", on_duplicate="raise"))
         single.run(partial(queue.enqueue_many, messages=fresh))
-    assert len(channels(database)) == 9
+    assert len(channels(database)) == PREPARED + 1
 
 
 def test_a_deferred_constraint(single: Face, queue: Queue, database: Database) -> None:
@@ -125,7 +122,7 @@ def test_a_deferred_constraint(single: Face, queue: Queue, database: Database) -
 
 def test_a_deferred_trigger(single: Face, queue: Queue, database: Database) -> None:
     """An error at the end of a transaction that has only an enqueue fails the commit, and nothing is committed."""
-    for _ in range(_PREPARED):
+    for _ in range(PREPARED):
         single.run(lambda session: queue.enqueue(session, channel="a", payload=1))
     database.execute(
         "create function no() returns trigger language plpgsql as"
@@ -139,7 +136,7 @@ def test_a_deferred_trigger(single: Face, queue: Queue, database: Database) -> N
     with pytest.raises(IntegrityError, match="not now"):
         single.run(lambda session: receipts.append(queue.enqueue(session, channel="b", payload=1)))
     assert receipts[0].outcome is None
-    assert channels(database) == ["a"] * _PREPARED
+    assert channels(database) == ["a"] * PREPARED
     assert _pid(single) == pid
 
 

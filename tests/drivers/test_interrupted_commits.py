@@ -15,15 +15,13 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
-from tests.drivers.faces import Face
+from tests.drivers.faces import PREPARED, Face
 from tests.drivers.test_alone import psycopg_only
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.unit_of_work.business import channels
 
 _WAYS = ("first use", "prepared", "watched")
-_CALLS = 8
-"""psycopg prepares a statement after five."""
 
 
 class _TimeLimit(Exception):
@@ -37,7 +35,7 @@ def way(request: pytest.FixtureRequest, single: Face, queue: Queue, database: Da
     if request.param == "watched":
         event.listen(single.sync_engine, "before_cursor_execute", lambda *_: None)
     if request.param == "prepared":
-        for _ in range(_CALLS):
+        for _ in range(PREPARED):
             single.run(lambda session: queue.enqueue(session, channel="first", payload=1))
             single.call(queue, "enqueue", channel="first", payload=1)
     return single
