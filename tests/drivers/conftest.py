@@ -59,3 +59,9 @@ def face(make_face: MakeFace, database: Database) -> Face:
     """Each driver in turn, on the test's database, which has the business tables."""
     Base.metadata.create_all(database.own)
     return make_face(database.url)
+
+
+@pytest.fixture
+def single(make_face: MakeFace, face: Face) -> Face:
+    """The driver with a single connection."""
+    return make_face(face.url, pool_size=1, max_overflow=0)

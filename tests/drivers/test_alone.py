@@ -1,35 +1,27 @@
 """Calls that pass by SQLAlchemy, where nobody watches, do as those that it sends."""
 
-import asyncio
 import re
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial, wraps
 from itertools import product
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, LeaseLost, Queue
 from sqlalchemy_fairqueue.database.drivers import NumberedStatement
 from sqlalchemy_fairqueue.database.drivers import psycopg as ours
 from tests.drivers.conftest import MakeFace
-from tests.drivers.faces import Face
+from tests.drivers.faces import PREPARED, Face
 from tests.fixtures.database import Database
 from tests.fixtures.listeners import listening
 from tests.unit_of_work.business import channels
 from tests.worker.helpers import until
 
 ABOUT = ("psycopg", "psycopg async")
-
-_CALLS = 8
-"""psycopg prepares a statement after five; from then on it goes to libpq."""
 
 psycopg_only = pytest.mark.parametrize("make_face", ["psycopg", "psycopg async"], indirect=True)
 
@@ -55,12 +47,12 @@ def test_calls(face: Face, queue: Queue, database: Database, *, watched: bool) -
     seen: list[str] = []
     if watched:
         event.listen(face.sync_engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
-    found = [_cycle(face, queue, number) for number in range(2 * _CALLS)]
-    assert found == [(f"ü{number}", {"n": number}, {"é": 1}, 1) for number in range(2 * _CALLS)]
+    found = [_cycle(face, queue, number) for number in range(2 * PREPARED)]
+    assert found == [(f"ü{number}", {"n": number}, {"é": 1}, 1) for number in range(2 * PREPARED)]
     assert channels(database) == []
     if watched:
-        assert sum("fq_dequeue" in statement for statement in seen) == 2 * _CALLS
-        assert sum("fq_complete" in statement for statement in seen) >= 2 * _CALLS
+        assert sum("fq_dequeue" in statement for statement in seen) == 2 * PREPARED
+        assert sum("fq_complete" in statement for statement in seen) >= 2 * PREPARED
 
 
 @pytest.fixture
@@ -68,36 +60,33 @@ def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """What has sent statements past psycopg's cursors."""
     used: set[str] = set()
 
-    def count(name: str) -> None:
-        own = getattr(ours, name)
+    def counted(name: str, own: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        used.add(name)
+        return own(*given, **more)
 
-        def counted(*given: Any, **more: Any) -> Any:
-            used.add(name)
-            return own(*given, **more)
-
-        monkeypatch.setattr(ours, name, counted)
-
-    count("executed")
-    count("pipelined")
+    for name in ("executed", "pipelined"):
+        monkeypatch.setattr(ours, name, partial(counted, name, getattr(ours, name)))
     return used
+
+
+@pytest.fixture
+def warm(single: Face, queue: Queue) -> Face:
+    """The driver with a single connection that has prepared what it sends."""
+    for number in range(2 * PREPARED):
+        _cycle(single, queue, number)
+    return single
 
 
 Watch = Callable[[Face, list[str]], AbstractContextManager[object]]
 
 
-@contextmanager
-def _listener_of_all_engines(face: Face, seen: list[str]) -> Iterator[None]:  # noqa: ARG001 - as the others
-    def see(*given: Any) -> None:
-        seen.append(given[2])
-
-    with listening("before_cursor_execute", see):
-        yield
+def _listener_of_all_engines(_: Face, seen: list[str]) -> AbstractContextManager[None]:
+    return listening("before_cursor_execute", lambda *given: seen.append(given[2]))
 
 
-@contextmanager
-def _listener_of_the_dialect(face: Face, seen: list[str]) -> Iterator[None]:
+def _listener_of_the_dialect(face: Face, seen: list[str]) -> AbstractContextManager[None]:
     event.listen(face.sync_engine, "do_execute", lambda *given: seen.append(given[1]))
-    yield
+    return nullcontext()
 
 
 @contextmanager
@@ -132,13 +121,10 @@ def _execute_of_cursors(face: Face, seen: list[str]) -> Iterator[None]:
 
 
 @psycopg_only
-def test_who_watches_sees_all(make_face: MakeFace, face: Face, queue: Queue, used: set[str]) -> None:
+def test_who_watches_sees_all(warm: Face, queue: Queue, used: set[str]) -> None:
     """Who begins to watch sees each statement from then on, and in their order; else they go to libpq: the installed
     psycopg keeps prepared statements where they are looked for.
     """
-    single = make_face(face.url, pool_size=1, max_overflow=0)
-    for number in range(2 * _CALLS):
-        _cycle(single, queue, number)
     # The listener of an engine stays.
     watches: list[Watch] = [
         _listener_of_all_engines, _execute_of_the_dialect, _execute_of_cursors, _listener_of_the_dialect,
@@ -146,19 +132,16 @@ def test_who_watches_sees_all(make_face: MakeFace, face: Face, queue: Queue, use
     for watch in watches:
         used.clear()
         for number in range(2):
-            _cycle(single, queue, number)
+            _cycle(warm, queue, number)
         assert used == {"executed", "pipelined"}
         used.clear()
         seen: list[str] = []
-        with watch(single, seen):
+        with watch(warm, seen):
             for number in range(2):
-                _cycle(single, queue, number)
+                _cycle(warm, queue, number)
         assert used == set()
-        own = [
-            found[0]
-            for statement in seen
-            if (found := re.findall(r"fq_(?:enqueue|dequeue|heartbeat|complete)", statement))
-        ]
+        found = [re.search(r"fq_(?:enqueue|dequeue|heartbeat|complete)", statement) for statement in seen]
+        own = [one[0] for one in found if one]
         assert own == ["fq_enqueue", "fq_dequeue", "fq_heartbeat", "fq_complete", "fq_complete"] * 2
 
 
@@ -169,17 +152,14 @@ def test_connections_for_cursors_only(
 ) -> None:
     """Without prepared statements, as behind a pooler, or in another encoding, psycopg's cursors send everything."""
     single = make_face(face.url, pool_size=1, max_overflow=0, connect_args=arguments)
-    for number in range(2 * _CALLS):
+    for number in range(2 * PREPARED):
         assert _cycle(single, queue, number)[0] == f"ü{number}"
     assert used == set()
 
 
 @psycopg_only
-def test_a_listening_connection(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
+def test_a_listening_connection(warm: Face, queue: Queue, database: Database) -> None:
     """Notifications that come with the answer of a call reach the application's handler."""
-    single = make_face(face.url, pool_size=1, max_overflow=0)
-    for number in range(2 * _CALLS):
-        _cycle(single, queue, number)
     heard: list[str] = []
 
     def listen(connection: Connection) -> None:
@@ -187,18 +167,17 @@ def test_a_listening_connection(make_face: MakeFace, face: Face, queue: Queue, d
         driver.add_notify_handler(lambda notification: heard.append(notification.payload))
         connection.execute(text("listen probe"))
 
-    single.on_connection(listen)
+    warm.on_connection(listen)
     database.execute("select pg_notify('probe', 'one')")
-    until(lambda: single.call(queue, "dequeue") or heard, "the notification comes with an answer")
+    until(lambda: warm.call(queue, "dequeue") or heard, "the notification comes with an answer")
     assert heard == ["one"]
 
 
-def test_errors(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
+def test_errors(single: Face, queue: Queue, database: Database) -> None:
     """The server's refusals raise SQLAlchemy's errors and ours, and the connection goes on."""
-    single = make_face(face.url, pool_size=1, max_overflow=0)
     database.execute("alter table fq_message add constraint odd check (kind <> 'odd')")
     held = single.call(queue, "enqueue", channel="a", payload=1, key="k").message_id
-    for _ in range(_CALLS):
+    for _ in range(PREPARED):
         with pytest.raises(IntegrityError, match="odd") as caught:
             single.call(queue, "enqueue", channel="a", payload=1, kind="odd")
         assert "fq_enqueue" in (caught.value.statement or "")
@@ -209,59 +188,22 @@ def test_errors(make_face: MakeFace, face: Face, queue: Queue, database: Databas
     assert channels(database) == ["a"]
 
 
-def test_a_connection_that_the_server_ended(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
+def test_a_connection_that_the_server_ended(warm: Face, queue: Queue, database: Database) -> None:
     """It is let go with SQLAlchemy's error, and the next call has another."""
-    single = make_face(face.url, pool_size=1, max_overflow=0)
-    for number in range(2 * _CALLS):
-        _cycle(single, queue, number)
     for verb, given in (("dequeue", {}), ("enqueue", {"channel": "a", "payload": 1})):
-        own = single.run(lambda session: session.scalar(text("select pg_backend_pid()")))
+        own = warm.run(lambda session: session.scalar(text("select pg_backend_pid()")))
         database.execute("select pg_terminate_backend(:pid, 10000)", pid=own)
         with pytest.raises(DBAPIError) as caught:
-            single.call(queue, verb, **given)
+            warm.call(queue, verb, **given)
         assert caught.value.connection_invalidated
-        single.call(queue, "enqueue", channel="b", payload=1)
+        warm.call(queue, "enqueue", channel="b", payload=1)
     assert channels(database) == ["b", "b"]
 
 
-@pytest.mark.parametrize("make_face", ["psycopg async"], indirect=True)
-def test_an_interrupt(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
-    """Ctrl-C cancels the task of a call while the server waits: nothing is left on the connection, or it is let go."""
-    single = make_face(face.url, pool_size=1, max_overflow=0)
-    for number in range(2 * _CALLS):
-        _cycle(single, queue, number)
-
-    def enqueue(key: str) -> Any:
-        return single.call(queue, "enqueue", channel="a", payload=1, key=key).message_id
-
-    with (
-        ThreadPoolExecutor() as pool,
-        Session(database.own.execution_options(isolation_level="READ COMMITTED")) as other,
-    ):
-        queue.enqueue(other.connection(), channel="a", payload=1, key="k")
-        interrupting = pool.submit(_interrupt_a_waiter, database)
-        with pytest.raises((KeyboardInterrupt, asyncio.CancelledError)):
-            enqueue("k")
-        interrupting.result()
-        other.rollback()
-    enqueue("l")
-    enqueue("k")
-    assert channels(database) == ["a", "a"]
-    _cycle(single, queue, 0)
-
-
-def _interrupt_a_waiter(database: Database) -> None:
-    """Send the main thread a SIGINT when somebody waits for a lock."""
-    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    until(lambda: database.value(waiting), "an enqueue waits")
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-
 @psycopg_only
-def test_large_contents(make_face: MakeFace, face: Face, queue: Queue) -> None:
+def test_large_contents(single: Face, queue: Queue) -> None:
     """Megabytes travel with the COMMIT, alone and prepared."""
-    single = make_face(face.url, pool_size=1, max_overflow=0)
-    for _ in range(_CALLS):
+    for _ in range(PREPARED):
         single.run(lambda session: queue.enqueue(session, channel="a", payload="x"))
     single.run(lambda session: queue.enqueue(session, channel="a", payload="x" * 4_000_000))
     longest = text("select max(length(content)) from fq_message")

@@ -5,7 +5,6 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -29,17 +28,10 @@ _CODES = {
 }
 
 
-def _told(error: BaseException) -> Iterator[BaseException]:
-    """The error of SQLAlchemy, and the driver's own."""
-    yield error
-    original = getattr(error, "orig", None)
-    if original is not None:
-        # SQLAlchemy makes one of its own of asyncpg's.
-        yield original.__cause__ or original
-
-
 def _check(error: BaseException, *, away: bool) -> None:
-    for one in _told(error):
+    original = getattr(error, "orig", None)
+    # SQLAlchemy makes one of its own of asyncpg's.
+    for one in (error, *([original.__cause__ or original] if original is not None else ())):
         assert is_away(one) is away, repr(one)
 
 
@@ -52,25 +44,18 @@ def test_codes(face: Face) -> None:
             _check(error, away=away)
 
 
-def _timeout(connection: Connection) -> DBAPIError:
+def _ended(connection: Connection, statement: str) -> DBAPIError:
     connection.execute(text("set statement_timeout = 1"))
     with pytest.raises(DBAPIError) as caught:
-        connection.execute(text("select pg_sleep(60)"))
-    connection.rollback()
-    return caught.value
-
-
-def _ended(connection: Connection) -> DBAPIError:
-    with pytest.raises(DBAPIError) as caught:
-        connection.execute(text("select pg_terminate_backend(pg_backend_pid())"))
+        connection.execute(text(statement))
     connection.rollback()
     return caught.value
 
 
 def test_a_statement_that_was_ended(face: Face) -> None:
     """So does what a timeout or an administrator ended."""
-    for happen in _timeout, _ended:
-        _check(face.on_connection(happen), away=True)
+    for statement in ("select pg_sleep(60)", "select pg_terminate_backend(pg_backend_pid())"):
+        _check(face.on_connection(partial(_ended, statement=statement)), away=True)
 
 
 def _reset(server: socket.socket) -> None:

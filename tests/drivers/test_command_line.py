@@ -22,29 +22,24 @@ engine = {maker}({url!r})
 queue = Queue("documents")
 
 @queue.handler()
-{prefix}def handle(delivery):
+{define} handle(delivery):
     if delivery.payload == "bad":
         raise ValueError("it's 100% bad")
 """
-_MAKERS = {"psycopg2": "create_engine", "asyncpg": "create_async_engine"}
+_DRIVERS = [
+    # Such applications have the query in their settings.
+    ("asyncpg", {"prepared_statement_cache_size": "0"}, "create_async_engine", "async def"),
+    ("psycopg2", {}, "create_engine", "def"),
+]
 
 
-@pytest.fixture(params=_MAKERS)
+@pytest.fixture(params=_DRIVERS, ids=lambda given: given[0])
 def application(request: pytest.FixtureRequest, database: Database, module: Callable[[str], str]) -> str:
     """A module with an engine on a driver, a queue and a handler."""
-    driver = request.param
+    driver, query, maker, define = request.param
     pytest.importorskip(driver)
-    url = database.url.set(drivername=f"postgresql+{driver}")
-    if driver == "asyncpg":
-        # As such applications have it in their settings.
-        url = url.update_query_dict({"prepared_statement_cache_size": "0"})
-    return module(
-        _APPLICATION.format(
-            maker=_MAKERS[driver],
-            url=url.render_as_string(hide_password=False),
-            prefix="async " if driver == "asyncpg" else "",
-        )
-    )
+    url = database.url.set(drivername=f"postgresql+{driver}").update_query_dict(query)
+    return module(_APPLICATION.format(maker=maker, url=url.render_as_string(hide_password=False), define=define))
 
 
 def test_commands(application: str, bare_cli: Cli, engine: Engine, queue: Queue) -> None:

@@ -1,20 +1,14 @@
 """The examples of the page of drivers run as they stand, each on the driver that its URL names."""
 
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from sqlalchemy import Engine
 
-import sqlalchemy_fairqueue
+from tests.docs.pages import DOCS, blocks
 from tests.fixtures.database import Database
 
-_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "drivers.md"
-_EXAMPLES = [part.partition("```")[0] for part in _PAGE.read_text().split("```python\n")[1:]]
-
-
-def _url(database: Database, driver: str) -> str:
-    return database.url.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False)
+_EXAMPLES = [block.text for block in blocks(DOCS / "drivers.md") if block.language == "python"]
 
 
 @pytest.mark.parametrize("example", _EXAMPLES)
@@ -23,9 +17,10 @@ def test_examples_run(make_database: type[Database], example: str) -> None:
     database = make_database(installed="install_fairqueue" not in example)  # type: ignore[call-arg]
     text = example
     for driver in ("psycopg", "psycopg2", "asyncpg"):
-        text = text.replace(f'"postgresql+{driver}://localhost/app"', repr(_url(database, driver)))
+        url = database.url.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False)
+        text = text.replace(f'"postgresql+{driver}://localhost/app"', repr(url))
     names = ModuleType("example").__dict__
-    exec(compile(text, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
+    exec(compile(text, "drivers.md", "exec"), names)  # noqa: S102 - our own page
     for engine in [one for one in names.values() if isinstance(one, Engine)]:
         engine.dispose()
     messages = 1 if "psycopg://" in example and "enqueue(" in example else 0

@@ -1,12 +1,16 @@
 """Every error of the server that has a class of ours raises it, by its SQLSTATE, with the server's words."""
 
+import re
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import Enqueue, InvalidArgument, Queue
+from sqlalchemy_fairqueue import Enqueue, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.database.errors import refusal_of, sqlstate_of, translated
 from sqlalchemy_fairqueue.errors import FairQueueError
 from tests.drivers.conftest import MakeFace
@@ -77,3 +81,38 @@ def test_a_text_that_the_encoding_lacks(make_face: MakeFace, make_database: obje
         face.call(queue, "enqueue", channel="日本", payload=1)
     assert face.call(queue, "enqueue", channel="naïve", payload=1).message_id > 0
     assert [one.channel for one in face.call(queue, "dequeue")] == ["naïve"]
+
+
+_OTHERS = ["postgresql+pg8000", "postgresql+psycopg2cffi", "sqlite+pysqlite"]
+_REMEDY = r"speaks %s; the queue needs create_engine\('postgresql\+psycopg://...'\) or .*psycopg2.* or .*asyncpg"
+_RECORDING: list[Callable[[Queue, Session], Any]] = [
+    lambda queue, session: queue.enqueue(session, channel="a", payload=1),
+    lambda queue, session: queue.enqueue_many(session, [Enqueue(channel="a", payload=1)]),
+    lambda queue, session: queue.cancel(session, 1),
+    lambda queue, session: queue.pause(session, "a"),
+]
+_AT_ONCE: list[Callable[[Queue, Any], Any]] = [
+    lambda queue, where: queue.enqueue(where, channel="a", payload=1).message_id,
+    Queue.stats,
+    Queue.channels,
+    lambda queue, where: queue.dead_letters.list(where),
+    lambda queue, where: queue.dequeue(where),
+    lambda queue, where: Worker(where, queue),
+]
+
+
+@pytest.mark.parametrize("name", _OTHERS)
+def test_other_drivers(queue: Queue, name: str) -> None:
+    """Drivers that the queue does not work on are refused by the first call that can know it, before anything is
+    connected to; what only records, at once, not at the commit, which goes on without it.
+    """
+    url = make_url(f"{name}://")
+    # The driver need not be installed: it is SQLAlchemy that knows its name.
+    other = Engine(NullPool(lambda: pytest.fail("it was connected to")), url.get_dialect()(), url)
+    refused = partial(pytest.raises, InvalidArgument, match=_REMEDY % re.escape(name))
+    for record in _RECORDING:
+        with sessionmaker(other).begin() as session, refused():
+            record(queue, session)
+    for call in _AT_ONCE:
+        with refused():
+            call(queue, other)

@@ -59,15 +59,20 @@ def _round_trips(face: Face, proxy: Proxy, *works: Work) -> int:
     return proxy.round_trips - before
 
 
+def _assert_adds(face: Face, proxy: Proxy, *works: Work, otherwise: int) -> None:
+    """Beside an insert the works add no round trip where they travel with COMMIT, and so many where they do not."""
+    alone = _round_trips(face, proxy, _insert)
+    assert _round_trips(face, proxy, _insert, *works) == alone + (0 if _travels(face) else otherwise)
+
+
 def test_an_enqueue(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
     """An insert and an enqueue take the round trips of the insert; without a pipeline one more, and no other."""
 
     def enqueue(session: Session) -> None:
         queue.enqueue(session, channel="a", payload=1)
 
-    alone = _round_trips(face, proxy, _insert)
-    assert _round_trips(face, proxy, _insert, enqueue) == alone + (0 if _travels(face) else 1)
-    assert _round_trips(face, proxy, _insert, enqueue, enqueue) == alone + (0 if _travels(face) else 1)
+    _assert_adds(face, proxy, enqueue, otherwise=1)
+    _assert_adds(face, proxy, enqueue, enqueue, otherwise=1)
     assert len(channels(database)) == 8 + 2 * 8
 
 
@@ -96,21 +101,19 @@ def test_several_queues_and_a_delivery(face: Face, proxy: Proxy, queue: Queue, d
         other.enqueue(session, channel="a", payload=1)
         queue.enqueue(session, channel="next", payload=1)
 
-    alone = _round_trips(face, proxy, _insert)
-    assert _round_trips(face, proxy, _insert, work) == alone + (0 if _travels(face) else 3)
+    _assert_adds(face, proxy, work, otherwise=3)
     assert sorted(channels(database)) == ["a"] * 8 + ["next"] * 8
 
 
 def test_a_group(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
-    """A group with a follow-up, members and others adds none; without a pipeline the enqueue, the group, its count."""
+    """A group with a follow-up, members and others adds none; without a pipeline the group and the enqueue."""
 
     def work(session: Session) -> None:
         with queue.group(session, then=Enqueue(channel="reports", payload=1)) as group:
             group.enqueue_many(Enqueue(channel="a", payload=number) for number in range(3))
         queue.enqueue(session, channel="a", payload=1)
 
-    alone = _round_trips(face, proxy, _insert)
-    assert _round_trips(face, proxy, _insert, work) == alone + (0 if _travels(face) else 3)
+    _assert_adds(face, proxy, work, otherwise=2)
     assert [row.added for row in database.rows("select added from fq_group_note")] == [3] * 8
 
 
@@ -124,8 +127,7 @@ def test_all_verbs(face: Face, proxy: Proxy, queue: Queue, database: Database) -
         for verb in ("retry", "complete", "bury", "release"):
             getattr(queue, verb)(session, next(deliveries))
 
-    alone = _round_trips(face, proxy, _insert)
-    assert _round_trips(face, proxy, _insert, work) == alone + (0 if _travels(face) else 5)
+    _assert_adds(face, proxy, work, otherwise=5)
     assert len(channels(database)) == 8 * 2
     assert database.value("select count(*) from fq_dead_letter") == 8
 

@@ -1,6 +1,7 @@
 """Queue work has the fate of its transaction."""
 
 import asyncio
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -25,33 +26,27 @@ class _Undo(Exception):
     pass
 
 
-def test_rollback(face: Face, queue: Queue, database: Database) -> None:
-    """A transaction that is rolled back leaves no message, whether it was sent or not."""
+def test_rollback_and_savepoints(face: Face, queue: Queue, database: Database) -> None:
+    """A transaction that is rolled back leaves no message, whether it was sent or not; a savepoint that is rolled back
+    takes its work with it, and one that is released hands it on.
+    """
 
-    def work(session: Session) -> None:
+    def work(session: Session, *, undone: bool) -> None:
         session.add(Upload(name="x"))
-        queue.enqueue(session, channel="recorded", payload=1)
-        queue.enqueue(session.connection(), channel="sent", payload=1)
-        raise _Undo
-
-    with pytest.raises(_Undo):
-        face.run(work)
-    assert (uploads(database), channels(database)) == ([], [])
-
-
-def test_savepoints(face: Face, queue: Queue, database: Database) -> None:
-    """A savepoint that is rolled back takes its work with it, and one that is released hands it on."""
-
-    def work(session: Session) -> None:
         with session.begin_nested():
             queue.enqueue(session, channel="kept", payload=1)
         with session.begin_nested() as savepoint:
             queue.enqueue(session, channel="gone", payload=1)
             queue.enqueue(session.connection(), channel="gone too", payload=1)
             savepoint.rollback()
-        session.add(Upload(name="x"))
+        if undone:
+            queue.enqueue(session.connection(), channel="sent", payload=1)
+            raise _Undo
 
-    face.run(work)
+    with pytest.raises(_Undo):
+        face.run(partial(work, undone=True))
+    assert (uploads(database), channels(database)) == ([], [])
+    face.run(partial(work, undone=False))
     assert (uploads(database), channels(database)) == (["x"], ["kept"])
 
 
@@ -73,11 +68,24 @@ def test_isolation_levels(make_face: MakeFace, face: Face, queue: Queue, databas
 
 
 def test_a_server_that_is_strict_by_default(make_face: MakeFace, queue: Queue, database: Database) -> None:
-    """Where transactions are SERIALIZABLE unless they say otherwise, a dequeue says so."""
+    """Where transactions are SERIALIZABLE unless they say otherwise, a dequeue says so, and what is then done on the
+    engine is committed when the call returns.
+    """
     database.execute(f"alter database \"{database.name}\" set default_transaction_isolation = 'serializable'")
     face = make_face(database.url)
-    face.run(lambda session: queue.enqueue(session, channel="a", payload=1))
-    assert len(face.call(queue, "dequeue")) == 1
+    assert face.on_connection(lambda one: one.scalar(text("show transaction_isolation"))) == "serializable"
+    face.run(lambda session: [queue.enqueue(session, channel=name, payload=1) for name in "abcd"])
+    deliveries = face.call(queue, "dequeue", limit=4)
+    assert len(deliveries) == 4
+    face.call(queue, "extend", deliveries, lease=timedelta(hours=1))
+    face.call(queue, "enqueue", channel="e", payload=1)
+    assert database.value("select expires_at - fq_now() > 1.8e9 from fq_lease")
+    assert channels(database) == list("abcde")
+    for verb, delivery in zip(("complete", "retry", "release", "bury"), deliveries, strict=True):
+        face.call(queue, verb, delivery)
+    assert channels(database) == ["b", "c", "e"]
+    assert database.value("select count(*) from fq_dead_letter") == 1
+    assert database.value("select count(*) from fq_message where lease_id is not null") == 0
 
 
 def test_autocommit(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
@@ -96,23 +104,20 @@ def test_autocommit(make_face: MakeFace, face: Face, queue: Queue, database: Dat
 def test_two_phases(face: Face, queue: Queue, database: Database) -> None:
     """Prepared work is committed or rolled back with the rest."""
 
-    def work(session: Session, name: str) -> None:
+    def work(session: Session, name: str, *, undone: bool = False) -> None:
         session.add(Upload(name=name))
         queue.enqueue(session, channel=name, payload=1)
+        if undone:
+            session.prepare()
+            raise _Undo
 
-    face.run(lambda session: work(session, "x"), twophase=True)
+    face.run(partial(work, name="x"), twophase=True)
     with pytest.raises(_Undo):
-        face.run(lambda session: _prepared_and_undone(session, work), twophase=True)
+        face.run(partial(work, name="y", undone=True), twophase=True)
     assert (uploads(database), channels(database)) == (["x"], ["x"])
     assert database.value("select count(*) from pg_prepared_xacts where database = current_database()") == 0
-    face.run(lambda session: work(session, "afterwards"))
+    face.run(partial(work, name="afterwards"))
     assert channels(database) == ["x", "afterwards"]
-
-
-def _prepared_and_undone(session: Session, work: Any) -> None:
-    work(session, "y")
-    session.prepare()
-    raise _Undo
 
 
 @pytest.mark.parametrize("make_face", [name for name, (_, face) in FACES.items() if face is AsyncFace], indirect=True)

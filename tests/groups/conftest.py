@@ -1,18 +1,20 @@
 """Fixtures of the tests of groups, and what they share."""
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Context, Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.reports import GroupStatus
 from sqlalchemy_fairqueue.testing import make_context
 from tests.fixtures.database import Database
 
 Make = Callable[..., UUID]
+REPORT = Enqueue(channel="reports", payload="done", kind="report")
 
 
 @pytest.fixture
@@ -25,16 +27,13 @@ def queue() -> Queue:
 def make(engine: Engine, queue: Queue) -> Make:
     """Make a group of messages with these payloads, followed by a message of kind "report" or, of failures, "alarm"."""
 
-    def made(*payloads: object, on_failure: bool = False, **words: object) -> UUID:
-        then = Enqueue(channel="reports", payload="done", kind="report")
+    def made(*payloads: object, then: Enqueue | None = REPORT, on_failure: bool = False, **words: Any) -> UUID:
         alarm = Enqueue(channel="reports", payload="failed", kind="alarm") if on_failure else None
-        messages = [Enqueue(**{"channel": "a", "payload": each, **words}) for each in payloads]  # type: ignore[arg-type]
-        with (
-            Session(engine) as session,
-            session.begin(),
-            queue.group(session, then=then, on_failure=alarm) as group,
-        ):
-            group.enqueue_many(messages)
+        messages = [Enqueue(**{"channel": "a", "payload": each, **words}) for each in payloads]
+        with Session(engine) as session:
+            with queue.group(session, then=then, on_failure=alarm) as group:
+                group.enqueue_many(messages)
+            session.commit()
         return group.id
 
     return made
@@ -57,14 +56,8 @@ def followups(database: Database) -> list[str]:
     return [row.kind for row in rows]
 
 
-def context_of(queue: Queue, delivery: Delivery, session: Session) -> Context:
-    """The context of a handler that works on a delivery."""
-    return make_context(delivery, queue=queue).with_session(session)
-
-
-def add(engine: Engine, queue: Queue, delivery: Delivery, *payloads: object) -> None:
+def add(session: Session, queue: Queue, delivery: Delivery, *payloads: object) -> None:
     """Add members as the handler of a delivery does."""
-    with Session(engine) as session, session.begin():
-        group = context_of(queue, delivery, session).group
-        assert group is not None
-        group.enqueue_many(Enqueue(channel="a", payload=each) for each in payloads)
+    group = make_context(delivery, queue=queue).with_session(session).group
+    assert group is not None
+    group.enqueue_many(Enqueue(channel="a", payload=each) for each in payloads)

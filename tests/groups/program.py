@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Bury, Context, Enqueue, Queue, Worker
+from sqlalchemy_fairqueue import Bury, Context, Queue, Worker
 from tests.worker.helpers import retimed
 
 queue = Queue("documents", check_kinds=False)
@@ -30,8 +30,3 @@ def main(url: str, ready: Connection) -> None:
     with retimed(worker, groups_every=0.02):
         ready.send(None)
         threading.Event().wait()
-
-
-def root(depth: int) -> Enqueue:
-    """The first member of a group."""
-    return work.prepare("a", depth=depth)

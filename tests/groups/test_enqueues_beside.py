@@ -36,27 +36,27 @@ def test_an_enqueue_within_the_block(engine: Engine, queue: Queue, database: Dat
     """The warning names queue and group and points at the call; the message is enqueued, and is no member."""
     calls: tuple[Callable[[Queue, Session], None], ...] = (_enqueue, _enqueue_many, _enqueue_job)
     for number, enqueue in enumerate(calls, 1):
-        with (
-            warnings.catch_warnings(record=True, action="always") as shown,
-            Session(engine) as session,
-            session.begin(),
-            queue.group(session) as group,
-        ):
-            enqueue(queue, session)
-            group.enqueue_many([Enqueue(channel="a", payload=2)])
+        with warnings.catch_warnings(record=True, action="always") as shown, Session(engine) as session:
+            with queue.group(session) as group:
+                enqueue(queue, session)
+                group.enqueue_many([Enqueue(channel="a", payload=2)])
+            session.commit()
         [warning] = [one for one in shown if one.category is OutsideGroupWarning]
         assert warning.filename == __file__
-        said = f"a message of queue '{queue.name}' is enqueued within the block of group {group.id}, and is no member"
-        assert said in str(warning.message)
+        assert f"queue '{queue.name}' is enqueued within the block of group {group.id}" in str(warning.message)
         assert queue.groups.status(engine, group.id).total == 1
         assert database.value("select count(*) from fq_message") == 2 * number
 
 
 async def test_on_an_async_session(async_engine: AsyncEngine, queue: Queue) -> None:
-    """An AsyncSession is known as the same session."""
+    """An AsyncSession makes groups in a plain block, and is known as the same session."""
     async with AsyncSession(async_engine) as session:
-        with queue.group(session) as group, pytest.warns(OutsideGroupWarning, match=str(group.id)):
-            _enqueue(queue, session)
+        with queue.group(session) as group:
+            group.enqueue_many([Enqueue(channel="a", payload=2)])
+            with pytest.warns(OutsideGroupWarning, match=str(group.id)):
+                _enqueue(queue, session)
+        await session.commit()
+    assert (await queue.groups.status(async_engine, group.id)).total == 1
 
 
 def test_where_warnings_are_errors(engine: Engine, queue: Queue, database: Database) -> None:
@@ -85,15 +85,10 @@ def test_what_is_no_mistake(engine: Engine, queue: Queue) -> None:
             raise ZeroDivisionError
         _enqueue(queue, session)
         assert [name for name in session.__dict__ if "group" in name] == []
-
-
-def test_after_a_commit_within_the_block(engine: Engine, queue: Queue) -> None:
-    """The commit has ended the group, so that the next transaction is beside it in any case."""
-    with Session(engine) as session:
-        with queue.group(session):
-            session.commit()
-            _enqueue(queue, session)
+    # A commit has ended the group, so that the next transaction is beside it in any case.
+    with Session(engine) as session, queue.group(session):
         session.commit()
+        _enqueue(queue, session)
 
 
 def test_a_scoped_session_that_changes(engine: Engine, queue: Queue) -> None:

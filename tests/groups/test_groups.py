@@ -1,12 +1,13 @@
 """Groups: made, counted, listed and cancelled; what follows comes exactly once."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Bury, ChannelPolicy, Context, Delivery, Enqueue, InvalidArgument, Queue, Worker
@@ -44,17 +45,6 @@ def test_what_follows_comes_once(engine: Engine, database: Database, queue: Queu
     assert database.value("select count(*) from fq_group_followup") == 0
 
 
-def test_status_before_it_is_folded(engine: Engine, queue: Queue, make: Make) -> None:
-    """What no worker has counted yet is told."""
-    group = make(1, 2, 3, 4)
-    first, second, third = queue.dequeue(engine, limit=3)
-    queue.complete(engine, first)
-    queue.bury(engine, second, reason="bad")
-    queue.cancel(engine, third.message_id)
-    queue.release(engine, third)
-    assert counts(queue.groups.status(engine, group)) == (4, 1, 1, 1, 1)
-
-
 def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """Members end after a restore into a server whose transaction ids are lower, and nobody folds before these ids have
     passed those of the dump: the follow-up comes all the same.
@@ -73,13 +63,12 @@ def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Data
     assert followups(database) == ["report"]
 
 
-def test_without_follow_up(engine: Engine, database: Database, queue: Queue) -> None:
+def test_without_follow_up(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """A group may only count."""
-    with Session(engine) as session, session.begin(), queue.group(session) as group:
-        group.enqueue_many([Enqueue(channel="a", payload=1)])
+    group = make(1, then=None)
     queue.complete(engine, queue.dequeue(engine))
     fold(database)
-    status = queue.groups.status(engine, group.id)
+    status = queue.groups.status(engine, group)
     assert (status.finished_at is not None, status.message_id) == (True, None)
 
 
@@ -89,11 +78,12 @@ def test_rolled_back(engine: Engine, queue: Queue) -> None:
         with queue.group(session) as group:
             group.enqueue_many([Enqueue(channel="a", payload=1)])
         session.rollback()
-    with Session(engine) as session, session.begin(), queue.group(session) as kept:
-        kept.enqueue_many([Enqueue(channel="a", payload=2)])
-        savepoint = session.begin_nested()
-        kept.enqueue_many([Enqueue(channel="a", payload=3)])
-        savepoint.rollback()
+        with queue.group(session) as kept:
+            kept.enqueue_many([Enqueue(channel="a", payload=2)])
+            with session.begin_nested() as savepoint:
+                kept.enqueue_many([Enqueue(channel="a", payload=3)])
+                savepoint.rollback()
+        session.commit()
     with pytest.raises(UnknownGroup, match="has no group"):
         queue.groups.status(engine, group.id)
     assert counts(queue.groups.status(engine, str(kept.id))) == (1, 0, 0, 0, 1)
@@ -170,24 +160,16 @@ def test_a_follow_up_that_its_channel_refuses(
     assert followups(database) == ["report", "report"]
 
 
-def test_follow_up_with_options(engine: Engine, database: Database, queue: Queue, clock: Clock) -> None:
+def test_follow_up_with_options(engine: Engine, database: Database, queue: Queue, make: Make, clock: Clock) -> None:
     """Delay, priority, key and max_attempts are its own; a key that stands by then adds nothing."""
-
-    def followed() -> None:
-        then = Enqueue(
-            channel="r", payload=1, kind="report", delay=timedelta(hours=1), key="k", max_attempts=3,
-            headers={"own": 1},
-        )  # fmt: skip
-        with Session(engine) as session, session.begin(), queue.group(session, then=then):
-            pass
+    hour = timedelta(hours=1)
+    for _ in range(2):
+        make(then=Enqueue(channel="r", payload=1, delay=hour, key="k", max_attempts=3, headers={"own": 1}))
         fold(database)
-
-    followed()
-    followed()
     assert list(queue.dequeue(engine)) == []
-    clock.advance(timedelta(hours=1))
+    clock.advance(hour)
     [found] = queue.dequeue(engine, limit=9)
-    assert (found.max_attempts, found.headers is not None and found.headers["own"]) == (3, 1)
+    assert (found.max_attempts, (found.headers or {})["own"]) == (3, 1)
     with Session(engine) as session:
         for bad in (
             {"then": "x"},
@@ -198,8 +180,8 @@ def test_follow_up_with_options(engine: Engine, database: Database, queue: Queue
                 queue.group(session, **bad)
         with pytest.raises(InvalidArgument, match="header 'group'"), queue.group(session) as group:
             group.enqueue_many([Enqueue(channel="a", payload=1, headers={"group": 1})])
-        with pytest.raises(InvalidArgument, match="session"), queue.group(engine):  # type: ignore[arg-type]
-            pass
+        with pytest.raises(InvalidArgument, match="session"):
+            queue.group(engine)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("failed", [False, True])
@@ -249,7 +231,6 @@ def test_a_list_counts_what_no_worker_has_counted(engine: Engine, database: Data
             each: queue.groups.status(engine, each) for each in (first, second, empty)
         }
 
-    assert {one.id: one.pending for one in queue.groups.list(engine)} == {first: 3, second: 1, empty: 0}
     agree()
     taken = queue.dequeue(engine, limit=4)
     queue.complete(engine, taken[:2])
@@ -262,8 +243,11 @@ def test_a_list_counts_what_no_worker_has_counted(engine: Engine, database: Data
         queue.bury(session, taken[2], reason="bad")
         session.commit()
     agree()
-    queue.groups.cancel(engine, first)
+    queue.groups.cancel(engine, second)
     agree()
+    queue.release(engine, taken[3])
+    found = {one.id: counts(one) for one in queue.groups.list(engine)}
+    assert found == {first: (3, 2, 1, 0, 0), second: (1, 0, 0, 1, 0), empty: (0, 0, 0, 0, 0)}
     fold(database)
     agree()
 
@@ -294,18 +278,22 @@ def test_a_worker_finishes_groups(engine: Engine) -> None:
     assert seen == [(1, GroupCounts(group.id, 7, 6, 1, 0), None)]
 
 
+@contextmanager
+def _folded_once(engine: Engine, queue: Queue) -> Iterator[Any]:
+    """The runtime of a worker that has folded once, and does it again in an hour, or to be drained."""
+    with retimed(Worker(engine, queue, lease=LONG_LEASE), groups_every=3600.0) as worker:
+        runtime: Any = worker._runtime
+        until(lambda: runtime.is_drained() or runtime._groups.folded_at is not None, "a first fold has found nothing")
+        assert not runtime.is_drained(), "it polls once more"
+        yield runtime
+
+
 def test_a_drain_folds_what_ended_since_the_last_fold(engine: Engine, database: Database) -> None:
     """Members that are taken and settled between two looks at the worker are folded before it counts as drained."""
     queue = Queue("documents")
-    queue.handler("member")(lambda _: None)
-    queue.handler("report")(lambda _: None)
-    with retimed(Worker(engine, queue, lease=LONG_LEASE), groups_every=3600.0) as worker:
-        runtime = worker._runtime
-        assert runtime is not None
-        groups = runtime._groups
-        assert groups is not None
-        assert not runtime.is_drained()
-        until(lambda: groups.folded_at is not None, "a first fold has found nothing")
+    for kind in ("member", "report"):
+        queue.handler(kind)(lambda _: None)
+    with _folded_once(engine, queue) as runtime:
         then = Enqueue(channel="b", payload=1, kind="report")
         with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
             group.enqueue_many([Enqueue(channel="a", payload=1, kind="member")])
@@ -314,6 +302,34 @@ def test_a_drain_folds_what_ended_since_the_last_fold(engine: Engine, database: 
         until(runtime.is_drained, "it is drained")
     assert database.value("select message_id is not null from fq_group")
     assert is_empty(database)
+
+
+def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, database: Database) -> None:
+    """A group that the worker finishes after the last fold, as its member ended elsewhere, is followed all the same."""
+    queue, handled = Queue("documents"), []
+    queue.handler("member")(print)
+
+    @queue.handler("report")
+    def report(_: Delivery, context: Context) -> None:
+        handled.append(context.after_group)
+
+    with _folded_once(engine, queue) as runtime:
+        queue.pause(engine)
+        then = Enqueue(channel="b", payload=1, kind="report")
+        with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
+            [receipt] = group.enqueue_many([Enqueue(channel="a", payload=1, kind="member")])
+        queue.cancel(engine, receipt.message_id or 0)
+        polls, now = runtime.queues[0].polls, runtime._options.clock()
+        polls.poll_now(now)
+        runtime.trigger.set()
+        until(lambda: polls.empty_at >= now, "nothing is left to take")
+        runtime._groups.run()
+        assert not runtime.is_drained(), "the group was finished since"
+        queue.resume(engine)
+        until(runtime.is_drained, "it is drained")
+        assert (len(handled), is_empty(database)) == (1, True)
+        runtime._groups.start()
+        assert not runtime._groups.is_under_way
 
 
 def test_in_tests_that_roll_back(engine: Engine, database: Database) -> None:
@@ -338,24 +354,3 @@ def test_in_tests_that_roll_back(engine: Engine, database: Database) -> None:
         assert len(drain(session, queue)) == 3
     assert seen == [(1, GroupCounts(group.id, 2, 2, 0, 0))]
     assert database.value("select count(*) from fq_group") == 0
-
-
-async def test_async(async_engine: AsyncEngine, database: Database) -> None:
-    """An AsyncSession makes groups in a plain block; awaited verbs show and cancel them."""
-    queue = Queue("documents")
-    async with AsyncSession(async_engine) as session, session.begin():
-        with queue.group(session, then=Enqueue(channel="r", payload=1, kind="report")) as group:
-            group.enqueue_many([Enqueue(channel="a", payload=1)])
-    assert counts(await queue.groups.status(async_engine, group.id)) == (1, 0, 0, 0, 1)
-    assert await queue.groups.cancel(async_engine, group.id) == (1, 0)
-    fold(database)
-    [listed] = await queue.groups.list(async_engine)
-    assert (listed.cancelled, followups(database)) == (1, ["report"])
-
-    @queue.handler("report")
-    async def report(delivery: Delivery, context: Context) -> None:
-        assert delivery.headers
-        assert context.after_group is not None
-
-    async with rolled_back(async_engine) as session:
-        assert len(await drain(session, queue)) == 1

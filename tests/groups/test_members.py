@@ -1,4 +1,6 @@
-"""Members of groups: who is one, when one has ended, and who may add one."""
+"""Members of groups: who is one, when one has ended, who may add one, and the notes that their ends leave."""
+
+import re
 
 import pytest
 from sqlalchemy import Engine
@@ -6,16 +8,21 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, InvalidArgument, LeaseLost, MessageCancelled, Queue
 from sqlalchemy_fairqueue.errors import UnknownGroup
+from sqlalchemy_fairqueue.sql import files as sql_files
 from sqlalchemy_fairqueue.unit_of_work.sessions import send_recorded
 from tests.fixtures.database import Database
-from tests.groups.conftest import Make, add, context_of, counts, fold, followups
+from tests.groups.conftest import Make, add, counts, fold, followups
 from tests.worker.helpers import expire_leases
 
 pytestmark = pytest.mark.installed
 
 
 def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A duplicate is no member; a member that another message replaces stays one, and a leased one that is, too."""
+    """A duplicate is no member, nor what a full channel drops; a member that another message replaces stays one, and a
+    leased one that is, too.
+    """
+    queue.configure_channel(engine, "full", max_backlog=1, on_full="drop")
+    assert counts(queue.groups.status(engine, make(1, 2, 3, channel="full", then=None))) == (1, 0, 0, 0, 1)
     queue.enqueue(engine, channel="a", payload=0, key="standing")
     skipped = make(1, key="standing")
     assert counts(queue.groups.status(engine, skipped)) == (0, 0, 0, 0, 0)
@@ -31,13 +38,6 @@ def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> N
     assert counts(queue.groups.status(engine, group)) == (1, 1, 0, 0, 0)
     with pytest.raises(InvalidArgument, match="on_duplicate='replace'"):
         make(5, key="k", on_duplicate="replace")
-
-
-def test_dropped_messages_are_no_members(engine: Engine, queue: Queue, make: Make) -> None:
-    """What a full channel drops is not waited for."""
-    queue.configure_channel(engine, "a", max_backlog=1, on_full="drop")
-    group = make(1, 2, 3)
-    assert counts(queue.groups.status(engine, group)) == (1, 0, 0, 0, 1)
 
 
 def test_a_moved_member_goes_on(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -58,14 +58,14 @@ def test_who_may_not_add(engine: Engine, database: Database, queue: Queue, make:
     make(1, 2, 3)
     first, second, third = queue.dequeue(engine, limit=3)
     queue.complete(engine, first)
-    with pytest.raises(LeaseLost):
-        add(engine, queue, first, 9)
+    with pytest.raises(LeaseLost), Session(engine) as session, session.begin():
+        add(session, queue, first, 9)
     queue.cancel(engine, second.message_id)
-    with pytest.raises(MessageCancelled):
-        add(engine, queue, second, 9)
+    with pytest.raises(MessageCancelled), Session(engine) as session, session.begin():
+        add(session, queue, second, 9)
     database.execute("update fq_message set group_id = gen_random_uuid() where id = :id", id=third.message_id)
-    with pytest.raises(UnknownGroup, match="takes no members"):
-        add(engine, queue, third, 9)
+    with pytest.raises(UnknownGroup, match="takes no members"), Session(engine) as session, session.begin():
+        add(session, queue, third, 9)
     assert database.value("select count(*) from fq_message where id > :id", id=third.message_id) == 0
 
     with Session(engine) as session:
@@ -87,9 +87,7 @@ def test_a_member_that_adds_is_locked(engine: Engine, database: Database, queue:
     group = make(1)
     [first] = queue.dequeue(engine)
     with Session(engine) as session, session.begin():
-        found = context_of(queue, first, session).group
-        assert found is not None
-        found.enqueue_many([Enqueue(channel="a", payload=2)])
+        add(session, queue, first, 2)
         send_recorded(session)
         expire_leases(database)
         assert list(queue.dequeue(engine, limit=9)) == []
@@ -103,10 +101,46 @@ def test_notes_beyond_the_limit(engine: Engine, database: Database, queue: Queue
     make(1)
     [first] = queue.dequeue(engine)
     with Session(engine) as session, session.begin():
-        found = context_of(queue, first, session).group
-        assert found is not None
-        found.enqueue_many(Enqueue(channel="a", payload=each) for each in range(3))
+        add(session, queue, first, *range(3))
         queue.complete(session, first)
     for _ in range(9):
         database.execute("select * from fq_fold_groups(1, 100, false)")
     assert followups(database) == []
+
+
+_ENDING = {"fq_complete", "fq_complete_many", "fq_bury_messages"}
+"""Functions that delete messages that a consumer holds and that were not cancelled."""
+_OTHERS = {"fq_return_messages", "fq_cancel", "fq_purge_channel", "fq_move_message", "fq_add_message"}
+"""Functions that delete only what nobody holds or what was cancelled, which the trigger notes."""
+
+
+def test_who_deletes_messages() -> None:
+    """Every function that deletes messages is one of these, and those of the first kind note members themselves."""
+    deleting = {
+        name: text
+        for name, text in sql_files.functions(sql_files.latest_version()).items()
+        if re.search(r"delete from fairqueue\.fq_message\b", text)
+    }
+    assert set(deleting) == _ENDING | _OTHERS
+    assert {name for name, text in deleting.items() if "fairqueue.fq_end_members(" in text} == _ENDING
+
+
+def test_one_note_a_call_and_group(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
+    """Members of two groups, others and a cancelled one, completed or buried in one call, leave one note a group and
+    outcome; one that was cancelled meanwhile is no failure.
+    """
+    for verb, done, failed in ((queue.complete, 1, 0), (queue.bury, 0, 1)):
+        first, second = make(*range(5), then=None), make(*range(3), then=None)
+        queue.enqueue_many(engine, [Enqueue(channel="a", payload="other")])
+        fold(database)
+        batch = queue.dequeue(engine, limit=20)
+        assert len(batch) == 9
+        with Session(engine) as session, session.begin():
+            queue.cancel(session, batch[0].message_id)
+        verb(engine, batch)
+        notes = database.rows("select group_id, done, failed, cancelled from fq_group_note")
+        assert sorted(map(tuple, notes)) == sorted(
+            [(first, 4 * done, 4 * failed, 0), (first, 0, 0, 1), (second, 3 * done, 3 * failed, 0)]
+        )
+        fold(database)
+        assert counts(queue.groups.status(engine, first)) == (5, 4 * done, 4 * failed, 1, 0)

@@ -1,8 +1,8 @@
-"""Workers that are killed while they work on groups: what follows each comes once, and after its last member."""
+"""Workers that are killed while they work on groups: what follows each comes once, after its last member, counted."""
 
-import random
+import json
+import os
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -10,54 +10,84 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue
 from tests.fixtures.database import Database
-from tests.fixtures.forks import end_fork, start_fork
-from tests.groups.program import main, queue, root
+from tests.fixtures.forks import killed
+from tests.groups.program import main, queue, work
 from tests.worker.helpers import until
 
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkServerProcess
-
-GROUPS, DEPTH, PROCESSES = 6, 3, 2
-DAY = timedelta(days=1)
+GROUPS, DEPTH = 6, 3
 MEMBERS = 2 ** (DEPTH + 1) - 1
+LARGE = int(os.environ.get("FAIRQUEUE_GROUP_MEMBERS", "100000"))
+# It is due when all is over, and stays to be counted.
+THEN = Enqueue(channel="reports", payload=0, kind="report", delay=timedelta(days=1))
+_FINISHED = "select count(*) from fq_group where finished_at is not null"
+_TERMINATED = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+    order by md5(pid::text || :number) limit 2
+"""
 
 
 @pytest.mark.timeout(180)
 def test_killed_workers(engine: Engine, database: Database) -> None:
     """Two workers, one killed and replaced again and again: each group has all of its members and one follow-up."""
-    running: list[ForkServerProcess] = []
-
-    def start() -> None:
-        running.append(start_fork(main, database.url.render_as_string(hide_password=False)))
-
-    def finished() -> int:
-        return int(database.value("select count(*) from fq_group where finished_at is not null"))
-
     ids = []
-    for number in range(GROUPS):
-        # It is due when all is over, and stays to be counted.
-        then = Enqueue(channel="reports", payload=number, kind="report", delay=DAY)
-        with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
-            group.enqueue_many([root(DEPTH)])
+    for _ in range(GROUPS):
+        with Session(engine) as session, session.begin(), queue.group(session, then=THEN) as group:
+            group.enqueue_many([work.prepare("a", depth=DEPTH)])
         ids.append(group.id)
-    chance = random.Random(7)  # noqa: S311 - which one is killed
-    try:
-        for _ in range(PROCESSES):
-            start()
+    with killed(main, database.url, 2, seed=7) as workers:
         for _ in range(3):
             notes = "select sum(added) from fq_group"
             before = database.value(notes)
-            until(lambda: database.value(notes) > before or finished() == GROUPS, "some members were added")  # noqa: B023
-            end_fork(running.pop(chance.randrange(len(running))))
-            start()
-        until(lambda: finished() == GROUPS, "all groups are finished")
-    finally:
-        for program in running:
-            end_fork(program)
-    reports = database.rows("select convert_from(content, 'UTF8')::int as number from fq_message where kind = 'report'")
-    assert sorted(row.number for row in reports) == list(range(GROUPS))
-    for group_id in ids:
-        status = queue.groups.status(engine, group_id)
-        assert (status.total, status.done + status.failed, status.pending) == (MEMBERS, MEMBERS, 0)
-    failed = sum(queue.groups.status(engine, group_id).failed for group_id in ids)
-    assert failed == database.value("select count(*) from fq_dead_letter")
+            until(lambda: database.value(notes) > before or database.value(_FINISHED) == GROUPS, "some were added")  # noqa: B023
+            workers.kill()
+            workers.start()
+        until(lambda: database.value(_FINISHED) == GROUPS, "all groups are finished")
+    reports = database.rows(
+        "select id, headers::jsonb->'after_group'->>'id' as group_id from fq_message where kind = 'report'"
+    )
+    states = [queue.groups.status(engine, group_id) for group_id in ids]
+    assert sorted(row.group_id for row in reports) == sorted(map(str, ids))
+    assert {(one.total, one.done + one.failed, one.pending) for one in states} == {(MEMBERS, MEMBERS, 0)}
+    assert sum(one.failed for one in states) == database.value("select count(*) from fq_dead_letter")
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("members", "faults"),
+    [pytest.param(200, 3, marks=pytest.mark.whole), pytest.param(LARGE, 12, marks=pytest.mark.soak)],
+)
+def test_a_group_under_chaos(engine: Engine, database: Database, members: int, faults: int) -> None:
+    """Workers are killed and backends terminated: what follows comes once, when all members have ended, and knows how
+    each of them did.
+    """
+    with Session(engine) as session, session.begin(), queue.group(session, then=THEN) as group:
+        receipts = group.enqueue_many(work.prepare("a", depth=0) for _ in range(members))
+    unlucky = sum(receipt.message_id is not None and receipt.message_id % 8 == 0 for receipt in receipts)
+    engine.dispose()
+
+    def ended() -> int:
+        return int(database.value("select done + failed from fq_group"))
+
+    with killed(main, database.url, 2, seed=7) as workers:
+        for number in range(1, faults + 1):
+            while (before := ended()) < members * number // (faults + 1):
+                until(lambda: ended() > before, "some members have ended")
+            if number % 2:
+                workers.kill()
+                workers.start()
+            else:
+                database.rows(_TERMINATED, number=str(number))
+        while not database.value(_FINISHED):
+            before = ended()
+            until(lambda: ended() > before or database.value(_FINISHED), "the group goes on")  # noqa: B023
+    status = queue.groups.status(engine, group.id)
+    assert (status.total, status.done, status.failed) == (members, members - unlucky, unlucky)
+    assert (status.cancelled, status.pending) == (0, 0)
+    [report] = database.rows("select id, headers::text as headers from fq_message")
+    assert report.id == status.message_id
+    assert json.loads(report.headers)["after_group"] == {
+        "id": str(group.id), "total": members, "done": members - unlucky, "failed": unlucky, "cancelled": 0,
+    }  # fmt: skip
+    assert database.value("select count(*) from fq_dead_letter") == unlucky
+    assert database.value("select count(*) from fq_group_note") == 0

@@ -1,16 +1,15 @@
 """The page on models: its examples run."""
 
 import re
-from pathlib import Path
 from types import ModuleType
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import DeclarativeBase, Session
 
-import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Queue, models
+from tests.docs.pages import DOCS, blocks
 
-_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "models.md"
+_PAGE = DOCS / "models.md"
 
 
 def test_examples_run(engine: Engine) -> None:
@@ -21,10 +20,8 @@ def test_examples_run(engine: Engine) -> None:
 
     page = ModuleType("page")
     vars(page).update(Base=Base, engine=engine)
-    examples = [part.partition("```")[0] for part in _PAGE.read_text().split("```python\n")[1:]]
-    assert examples
-    for example in examples:
-        exec(compile(example, str(_PAGE), "exec"), vars(page))  # noqa: S102 - our own page
+    for block in blocks(_PAGE):
+        exec(compile(block.text, str(_PAGE), "exec"), vars(page))  # noqa: S102 - our own page
     message_id = Queue("documents").enqueue(engine, channel="customer-7", payload={}, key="report").message_id
     with Session(engine) as session:
         assert [message.id for message in session.scalars(vars(page)["of_the_key"])] == [message_id]

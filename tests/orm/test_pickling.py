@@ -76,8 +76,7 @@ def test_a_class_of_the_users() -> None:
 def test_a_loaded_row(engine: Engine) -> None:
     """What was loaded, relations too, is there after pickle."""
     models = make_models(Base)
-    with engine.begin() as connection:
-        enqueue(connection, {"n": 1})
+    enqueue(engine, {"n": 1})
     with Session(engine) as session:
         message = session.scalars(select(models.Message).options(joinedload(models.Message.channel))).one()
         found = pickle.loads(pickle.dumps(message))  # noqa: S301 - it was made here

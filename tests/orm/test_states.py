@@ -3,17 +3,10 @@
 from datetime import timedelta
 
 from sqlalchemy import Engine, func, select
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
-from sqlalchemy_fairqueue.models import (
-    Channel,
-    History,
-    Message,
-    QueueConfig,
-    QueueState,
-    make_models,
-)
+from sqlalchemy_fairqueue.models import Channel, History, Message, QueueConfig, QueueState
 from tests.fixtures.clock import Clock
 
 
@@ -51,9 +44,7 @@ def test_history(engine: Engine, clock: Clock) -> None:
     """An attempt that has ended tells how long it waited and how long it took, in Python and in a query."""
     queue = Queue("documents")
     queue.configure(engine, history=True)
-    with Session(engine) as session:
-        queue.enqueue(session, channel="alice", payload=1, kind="parse")
-        session.commit()
+    queue.enqueue(engine, channel="alice", payload=1, kind="parse")
     clock.advance(timedelta(minutes=5))
     [delivery] = queue.dequeue(engine)
     clock.advance(timedelta(minutes=1))
@@ -78,9 +69,7 @@ def test_a_message_that_is_out(engine: Engine) -> None:
     """A message that was cancelled while it is out says so, and since when it is out."""
     queue = Queue("documents")
     queue.configure(engine, history=True)
-    with Session(engine) as session:
-        queue.enqueue(session, channel="alice", payload=1)
-        session.commit()
+    queue.enqueue(engine, channel="alice", payload=1)
     [delivery] = queue.dequeue(engine)
     queue.cancel(engine, delivery.message_id)
     with Session(engine) as session:
@@ -88,18 +77,3 @@ def test_a_message_that_is_out(engine: Engine) -> None:
         assert (message.cancelled, message.returned_at) == (True, None)
         assert message.delivered_at is not None
         assert message.lease.waiting_until is None
-
-
-MADE = make_models(type("Base", (DeclarativeBase,), {}))
-
-
-def test_made_classes() -> None:
-    """The classes of make_models have what is new as well."""
-    for made, names in (
-        (MADE.Channel, ["is_paused"]),
-        (MADE.ChannelState, ["is_paused"]),
-        (MADE.QueueConfig, ["is_paused", "state"]),
-        (MADE.QueueState, ["queue_config"]),
-        (MADE.History, ["wait", "duration"]),
-    ):
-        assert [name for name in names if not hasattr(made, name)] == []

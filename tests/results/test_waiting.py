@@ -12,15 +12,8 @@ from sqlalchemy import Engine, NullPool, create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    Delivery,
-    MessageFailed,
-    Queue,
-    ResultCancelled,
-    ResultNotKept,
-    ResultNotReady,
-    UnknownMessage,
-)
+from sqlalchemy_fairqueue import Delivery, MessageFailed, Queue, ResultCancelled, ResultNotKept, ResultNotReady
+from sqlalchemy_fairqueue.errors import UnknownMessage
 from sqlalchemy_fairqueue.queue import results
 from sqlalchemy_fairqueue.watching import watching
 from tests.fixtures.database import Database
@@ -32,6 +25,7 @@ Start = Callable[[Callable[[], Any]], "Future[Any]"]
 Wait = Callable[[Delivery], "Future[Any]"]
 
 _NEVER = 1e9
+_LONG = PATIENCE.total_seconds()
 _WAITS = "select count(*) from fq_result_wait"
 
 
@@ -66,8 +60,7 @@ def _is_waited_for(database: Database, engine: Engine) -> Callable[[], bool]:
     """Whether somebody is registered and listens, so that an end is told from now on."""
 
     def found() -> bool:
-        watch = watching.watch_of
-        assert watch is not None
+        watch: Any = watching.watch_of
         return bool(database.value(_WAITS)) and watch(engine).is_listening
 
     return found
@@ -87,15 +80,12 @@ def test_each_end_notifies(engine: Engine, queue: Queue, out: Out, database: Dat
     for (end, (verb, error)), in_session in product(_ENDS.items(), (False, True)):
         delivery = out(max_attempts=1)
         waiting = wait(delivery)
-        if in_session:
-            with Session(engine) as session, session.begin():
-                verb(queue, session, delivery)
-        else:
-            verb(queue, engine, delivery)
+        with Session(engine) as session, session.begin():
+            verb(queue, session if in_session else engine, delivery)
         if error is None:
-            assert waiting.result(PATIENCE.total_seconds()) == "done"
+            assert waiting.result(_LONG) == "done"
         else:
-            assert isinstance(waiting.exception(PATIENCE.total_seconds()), error), end
+            assert isinstance(waiting.exception(_LONG), error), end
         assert database.value(_WAITS) == 0
         assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
@@ -128,7 +118,7 @@ def test_a_rollback_wakes_nobody(engine: Engine, queue: Queue, out: Out, wait: W
         session.rollback()
     assert not waiting.done()
     queue.complete(engine, delivery, result=2)
-    assert waiting.result(PATIENCE.total_seconds()) == 2
+    assert waiting.result(_LONG) == 2
 
 
 def test_a_transaction_from_before_the_wait(engine: Engine, queue: Queue, out: Out, wait: Wait) -> None:
@@ -138,7 +128,7 @@ def test_a_transaction_from_before_the_wait(engine: Engine, queue: Queue, out: O
         queue.complete(connection, delivery, result="late")
         waiting = wait(delivery)
         transaction.commit()
-    assert waiting.result(PATIENCE.total_seconds()) == "late"
+    assert waiting.result(_LONG) == "late"
 
 
 def test_without_notifications(database: Database, start: Start, engine: Engine) -> None:
@@ -148,7 +138,7 @@ def test_without_notifications(database: Database, start: Start, engine: Engine)
     message_id = queue.enqueue(engine, channel="a", payload=1).message_id or 0
     waiting = start(lambda: queue.result(engine, message_id, timeout=PATIENCE))
     queue.complete(engine, queue.dequeue(engine), result=1)
-    assert waiting.result(PATIENCE.total_seconds()) == 1
+    assert waiting.result(_LONG) == 1
     assert database.value(_WAITS) == 0
     assert database.value(LISTENERS) == 0
 
@@ -162,7 +152,7 @@ def test_a_listener_that_is_cut(engine: Engine, queue: Queue, out: Out, database
         " where datname = current_database() and application_name like 'fairqueue listener %'"
     )
     queue.complete(engine, delivery, result=1)
-    assert waiting.result(PATIENCE.total_seconds()) == 1
+    assert waiting.result(_LONG) == 1
 
 
 def test_a_two_phase_transaction(engine: Engine, queue: Queue, out: Out, database: Database, start: Start) -> None:
@@ -173,8 +163,8 @@ def test_a_two_phase_transaction(engine: Engine, queue: Queue, out: Out, databas
     with Session(engine, twophase=True) as session, session.begin():
         queue.complete(session, first, result=1)
         queue.bury(session, second, reason="no")
-    assert waiting[0].result(PATIENCE.total_seconds()) == 1
-    assert isinstance(waiting[1].exception(PATIENCE.total_seconds()), MessageFailed)
+    assert waiting[0].result(_LONG) == 1
+    assert isinstance(waiting[1].exception(_LONG), MessageFailed)
 
 
 def test_in_vain(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
@@ -213,12 +203,11 @@ def test_a_wait_for_what_never_comes(engine: Engine, queue: Queue, out: Out, dat
 
 def test_waits_that_a_process_left(out: Out, database: Database) -> None:
     """They end by themselves: nobody is notified of them then, and housekeeping deletes them."""
-    delivery = out()
-    wait = "select fq_wait_for_result('documents', :id, gen_random_uuid(), :wait)"
-    database.execute(wait, id=delivery.message_id, wait=1)
-    assert database.value("select fq_wake_results('documents', array[:id]::bigint[])", id=delivery.message_id) is False
-    database.execute(wait, id=delivery.message_id, wait=3_600_000_000)
-    assert database.value("select fq_wake_results('documents', array[:id]::bigint[])", id=delivery.message_id) is True
+    message_id = out().message_id
+    for microseconds, is_notified in ((1, False), (3_600_000_000, True)):
+        database.execute(f"select fq_wait_for_result('documents', {message_id}, gen_random_uuid(), {microseconds})")
+        wakes = database.value(f"select fq_wake_results('documents', array[{message_id}]::bigint[])")
+        assert wakes is is_notified
     database.execute("select deleted from fq_prune_expired(10)")
     assert database.value(_WAITS) == 1
 
@@ -285,6 +274,6 @@ def test_a_standby_polls(engine: Engine, queue: Queue, out: Out, database: Datab
     waiting = start(lambda: queue.result(standby, delivery.message_id, timeout=PATIENCE))
     until(lambda: len(polls) > 2 or waiting.done(), "it polls")
     queue.complete(engine, delivery, result="done")
-    assert waiting.result(PATIENCE.total_seconds()) == "done"
+    assert waiting.result(_LONG) == "done"
     standby.dispose()
     assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]

@@ -51,8 +51,8 @@ class Installation:
     owner: Engine
     _stack: contextlib.ExitStack
 
-    def role(self, name: str, *kinds: str) -> Actor:
-        """A role that logs in, with grants of these kinds."""
+    def role(self, name: str, *kinds: str, **bounds: Collection[str] | None) -> Actor:
+        """A role that logs in, with grants of these kinds, each within these bounds."""
         name = f"{self.database.name}_{name}"
         self.database.execute(f'create role "{name}" login')
 
@@ -64,14 +64,12 @@ class Installation:
         url = self.database.url.set(username=name)
         engine = create_engine(url, poolclass=NullPool)
         for kind in kinds:
-            self.grant(name, kind)
+            self.grant(name, kind, **bounds)
         return Actor(name, url, engine)
 
-    def grant(
-        self, role: str, kind: str, *, queues: Collection[str] | None = None, channels: Collection[str] | None = None
-    ) -> None:
-        """Grant as a migration does."""
-        self._operate(lambda op: op.grant_fairqueue(role, kind, queues=queues, channels=channels, schema=SCHEMA))
+    def grant(self, role: str, kind: str, **bounds: Collection[str] | None) -> None:
+        """Grant as a migration does, within these queues and channels."""
+        self._operate(lambda op: op.grant_fairqueue(role, kind, schema=SCHEMA, **bounds))
 
     def revoke(self, role: str, kind: str | None = None) -> None:
         """Revoke as a migration does."""

@@ -9,10 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import ProgrammingError
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Retry, Worker
+from sqlalchemy_fairqueue import Context, Delivery, Queue, Retry, Worker
 from tests.cli.conftest import Cli
 from tests.roles.conftest import SCHEMA, Actor, Installation
 from tests.worker.helpers import retimed, until
@@ -87,10 +86,8 @@ def test_a_worker_with_a_history(application: Application) -> None:
     def fails(_delivery: Delivery) -> None:
         raise Retry(delay=timedelta(hours=1))
 
-    running = retimed(Worker(worker, served, concurrency=2), housekeeping_first=0.01, housekeeping_every=0.5)
-    running.start()
     waiting = "select count(*) from {schema}.fq_lease where waiting_until is not null"
-    try:
+    with retimed(Worker(worker, served, concurrency=2), housekeeping_first=0.01, housekeeping_every=0.5):
         until(lambda: len(seen) == 6, "the worker has handled six messages")
         until(lambda: application.value(waiting), "the worker waits")
         queue().enqueue(web, channel="customer-9", kind="parse", payload="woken")
@@ -99,8 +96,6 @@ def test_a_worker_with_a_history(application: Application) -> None:
         until(lambda: application.value(recorded) == 7, "the history has every completion")
         days = "select count(*) from pg_inherits where inhparent = '{schema}.fq_history'::regclass"
         until(lambda: application.value(days) > 5, "housekeeping has made the days to come")
-    finally:
-        running.stop()
 
     # The stop ended the wait.
     assert application.value(waiting) == 0
@@ -135,39 +130,21 @@ def test_an_operator(application: Application) -> None:
 
 def test_what_is_none_of_their_work(application: Application) -> None:
     """Each role is refused what its kind of work does not allow."""
-    web, worker, ops, monitor = (
-        actor.engine for actor in (application.web, application.worker, application.ops, application.monitor)
-    )
 
     def enqueue(engine: Engine) -> object:
         return queue().enqueue(engine, channel="a", kind="parse", payload=1).message_id
 
-    forbidden: dict[Engine, list[Callable[[Engine], object]]] = {
-        web: [queue().dequeue, queue().stats, queue().dead_letters.list, queue().pause, queue().dead_letters.redrive],
-        worker: [enqueue, queue().pause, queue().dead_letters.list, queue().stats],
-        monitor: [enqueue, queue().dequeue, queue().dead_letters.list, queue().pause],
-        ops: [enqueue, queue().dequeue],
+    made = queue()
+    forbidden: dict[Actor, list[Callable[[Engine], object]]] = {
+        application.web: [made.dequeue, made.stats, made.dead_letters.list, made.pause, made.dead_letters.redrive],
+        application.worker: [enqueue, made.pause, made.dead_letters.list, made.stats],
+        application.monitor: [enqueue, made.dequeue, made.dead_letters.list, made.pause],
+        application.ops: [enqueue, made.dequeue],
     }
-    for engine, verbs in forbidden.items():
+    for actor, verbs in forbidden.items():
         for verb in verbs:
             with pytest.raises(ProgrammingError, match="permission denied for function"):
-                verb(engine)
-
-
-async def test_an_async_worker(jobs: Installation) -> None:
-    """An AsyncWorker of a consumer serves, and its handlers enqueue where the role is a producer too."""
-    both = jobs.role("both", "consumer", "producer")
-    served, seen = queue(), []
-
-    @served.handler("parse")
-    async def parse(delivery: Delivery) -> None:
-        seen.append(delivery.payload)
-
-    queue().enqueue(both.engine, channel="a", kind="parse", payload=1)
-    engine = create_async_engine(both.url)
-    await AsyncWorker(engine, served).run(drain=True)
-    await engine.dispose()
-    assert seen == [1]
+                verb(actor.engine)
 
 
 def test_a_loader(jobs: Installation) -> None:

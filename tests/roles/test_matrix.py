@@ -1,6 +1,6 @@
 """The rights of every kind of work, function by function and table by table: those of roles.toml, and nothing more."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import Connection, text
@@ -79,12 +79,6 @@ def refused(connection: Connection, statements: Sequence[str]) -> set[str]:
     return set(names)
 
 
-def everything(database: Database) -> Iterator[tuple[str, str, str]]:
-    """Each relation of the installation, its kind, and its quoted name."""
-    for row in database.rows(_RELATIONS, schema=SCHEMA):
-        yield row.name, row.kind, row.quoted
-
-
 @pytest.mark.parametrize("kind", [*KINDS, None], ids=[*KINDS, "nothing"])
 def test_matrix(jobs: Installation, kind: str | None) -> None:
     """A role may execute what roles.toml says for its kind of work, and has no right on any table or sequence."""
@@ -122,7 +116,7 @@ def may_execute(database: Database, actor: Actor) -> set[str]:
 
 def assert_no_rights_on_relations(database: Database, actor: Actor) -> None:
     """The catalog gives the role no privilege on a table, a column or a sequence."""
-    names = {name for name, _, _ in everything(database)}
+    names = {row.name for row in database.rows(_RELATIONS, schema=SCHEMA)}
     assert set(tables(latest_version())) < names
     assert len([name for name in names if name.startswith("fq_history_p")]) == 2
     maintain = ["maintain"] if database.value("select current_setting('server_version_num')::int >= 170000") else []
@@ -149,8 +143,9 @@ def assert_no_statement_on_tables(database: Database, actor: Actor) -> None:
         f"create table {SCHEMA}_stages.mine (id int)",
         f"drop schema {SCHEMA} cascade",
     ]
-    for _, kind, quoted in everything(database):
-        if kind == "S":
+    for row in database.rows(_RELATIONS, schema=SCHEMA):
+        quoted = row.quoted
+        if row.kind == "S":
             statements += [f"select nextval('{quoted}')", f"select last_value from {quoted}"]
         else:
             statements += [

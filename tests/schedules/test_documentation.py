@@ -1,38 +1,33 @@
 """The page about schedules."""
 
-import re
 from datetime import timedelta
-from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Queue, Recurrence, Worker
+from tests.docs.pages import DOCS, blocks
 from tests.fixtures.clock import Clock
 from tests.worker.helpers import LONG_LEASE, retimed, until
 
-_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "schedules.md"
-
-
-def _examples() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL)
+_EXAMPLES = [block.text for block in blocks(DOCS / "schedules.md") if block.language == "python"]
 
 
 def test_the_example_runs(engine: Engine, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     """The page's application signs a tenant up and off; its report and its own schedule run."""
-    module = ModuleType("shop")
-    exec(compile(_examples()[0], str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
-    queue: Queue = module.__dict__["queue"]
+    module: Any = ModuleType("shop")
+    exec(compile(_EXAMPLES[0], "schedules.md", "exec"), module.__dict__)  # noqa: S102 - our own page
+    queue: Queue = module.queue
     with Session(engine) as session, session.begin():
-        module.__dict__["sign_up"](session, "customer-7", "Europe/Berlin")
-    printed = []
+        module.sign_up(session, "customer-7", "Europe/Berlin")
+    printed = [""]
 
     def says(words: str) -> bool:
-        printed.append(capsys.readouterr().out)
-        return words in "".join(printed)
+        printed[0] += capsys.readouterr().out
+        return words in printed[0]
 
     with retimed(Worker(engine, queue, lease=LONG_LEASE), schedules_every=0.05):
         until(lambda: len(queue.schedules.list(engine)) == 2, "both are there")
@@ -40,7 +35,7 @@ def test_the_example_runs(engine: Engine, clock: Clock, capsys: pytest.CaptureFi
         until(lambda: says("report for customer-7 of 20"), "the report is sent")
         until(lambda: says("tidying up"), "it tidies up")
     with Session(engine) as session, session.begin():
-        module.__dict__["sign_off"](session, "customer-7")
+        module.sign_off(session, "customer-7")
     assert [one.name for one in queue.schedules.list(engine)] == ["tidy_up"]
 
 
@@ -53,5 +48,5 @@ def test_the_job_example_runs(engine: Engine) -> None:
         raise AssertionError(upload)
 
     with Session(engine) as session, session.begin():
-        exec(_examples()[1], {"parse": parse, "session": session, "Recurrence": Recurrence})  # noqa: S102 - our own page
+        exec(_EXAMPLES[1], {"parse": parse, "session": session, "Recurrence": Recurrence})  # noqa: S102 - our own page
     assert [(one.name, one.kind) for one in queue.schedules.list(engine)] == [("nightly", "parse")]

@@ -2,20 +2,21 @@
 
 import threading
 from datetime import datetime, timedelta
+from itertools import repeat
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.database.schedules import due_schedules, fail_schedule
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed, until
+from tests.schedules.test_processes import due
+from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed
 
 pytestmark = pytest.mark.installed
 
@@ -26,11 +27,6 @@ OFTEN = {"schedules_every": 0.001, "groups_every": 0.001}
 def ran(database: Database) -> int:
     """How many slots were run."""
     return int(database.value("select count(*) from fq_schedule_slot"))
-
-
-def due(database: Database) -> int:
-    """How many schedules are due now."""
-    return int(database.value("select count(*) from fq_schedule where due_at <= fq_now()"))
 
 
 def drained(worker: Worker) -> bool:
@@ -103,26 +99,20 @@ def test_a_database_that_is_away_for_a_moment(
 ) -> None:
     """The slots are run when it is back; a refusal that will not pass ends the wait for them."""
     queue, handled = Queue("documents"), []
-    failures: list[int] = []
     queue.handler("tick")(lambda delivery: handled.append(delivery.message_id))
     queue.schedules.set(engine, "tick", channel="a", kind="tick", every=timedelta(hours=1))
-    find = due_schedules
+    raised: Any = repeat(OperationalError("", {}, OSError("away")), 2)
 
-    def fail(*arguments: object, **words: object) -> object:
-        if len(failures) < 2:
-            failures.append(1)
-            raise OperationalError("", {}, OSError("away"))
-        return find(*arguments, **words)  # type: ignore[arg-type]
+    def find(*arguments: Any, **words: Any) -> object:
+        if (error := next(raised, None)) is not None:
+            raise error
+        return due_schedules(*arguments, **words)
 
-    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", fail)
+    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", find)
     clock.advance(timedelta(hours=1))
     Worker(engine, queue).run(drain=True)
     assert (len(handled), ran(database)) == (1, 1)
-
-    def refuse(*_: object, **__: object) -> object:
-        raise LookupError("it never works")
-
-    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", refuse)
+    raised = repeat(LookupError("it never works"))
     clock.advance(timedelta(hours=1))
     assert drained(Worker(engine, queue))
     assert len(handled) == 1
@@ -156,33 +146,3 @@ def test_a_schedule_that_cannot_be_run_is_locked(
     noted.clear()
     assert drained(Worker(engine, queue))
     assert (noted, due(database)) == ([True], 0)
-
-
-def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, database: Database) -> None:
-    """A group that the worker finishes after the last fold, as its member ended elsewhere, is followed all the same."""
-    queue, handled = Queue("documents"), []
-
-    @queue.job
-    def member() -> None: ...
-
-    @queue.job
-    def report(context: Context) -> None:
-        handled.append(context.after_group)
-
-    with retimed(Worker(engine, queue, lease=LONG_LEASE), groups_every=3600.0) as worker:
-        runtime = worker._runtime
-        assert runtime is not None
-        groups = runtime._groups
-        assert groups is not None
-        until(lambda: runtime.is_drained() or groups.folded_at is not None, "it has folded")
-        assert not runtime.is_drained(), "it polls once more"
-        queue.pause(engine)
-        with Session(engine) as session, session.begin(), queue.group(session, then=report.prepare("b")) as group:
-            receipt = group.enqueue(member, "a")
-        queue.cancel(engine, receipt.message_id or 0)
-        queue.resume(engine)
-        groups.run()
-        until(runtime.is_drained, "it is drained")
-        assert (len(handled), is_empty(database)) == (1, True)
-        groups.start()
-        assert not groups.is_under_way

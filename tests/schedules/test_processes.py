@@ -1,12 +1,9 @@
 """Many processes that run the same schedules and are killed: each slot once, and none missing."""
 
-import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
-from multiprocessing.context import ForkServerProcess
 
 import pytest
 from sqlalchemy import Engine
@@ -15,7 +12,7 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
-from tests.fixtures.forks import end_fork, start_fork
+from tests.fixtures.forks import Killed, killed
 from tests.schedules.program import QUEUE, main
 from tests.worker.helpers import until
 
@@ -24,27 +21,30 @@ SLOTS = 5 * STEPS
 MINUTE = timedelta(minutes=1)
 
 
-@contextmanager
-def programs(database: Database, count: int) -> Iterator[list[ForkServerProcess]]:
-    """So many processes; all of them are killed at the end."""
-    running: list[ForkServerProcess] = []
-    try:
-        for _ in range(count):
-            start(database, running)
-        yield running
-    finally:
-        for program in running:
-            end_fork(program)
-
-
-def start(database: Database, running: list[ForkServerProcess]) -> None:
-    """One process more, which polls."""
-    running.append(start_fork(main, database.url.render_as_string(hide_password=False)))
-
-
 def due(database: Database) -> int:
     """How many schedules are due."""
     return int(database.value("select count(*) from fq_schedule where due_at <= fq_now()"))
+
+
+def work_through(
+    database: Database, clock: Clock, sizes: tuple[int, int, timedelta], meanwhile: Callable[[int, Killed], None]
+) -> None:
+    """So many processes run what becomes due in so many steps of this length, one of them is killed in each; something
+    happens then, and every other time a process is started, and does all that is due.
+    """
+    processes, steps, length = sizes
+    ran = "select count(*) from fq_schedule_slot"
+    with killed(main, database.url, processes, seed=5) as running:
+        for step in range(steps):
+            begun = database.value(ran)
+            clock.advance(length)
+            until(lambda: database.value(ran) > begun, "slots are run")  # noqa: B023
+            running.kill()
+            meanwhile(step, running)
+            if step % 2:
+                running.start()
+                until(lambda: due(database) == 0, "all that is due is run")
+        until(lambda: due(database) == 0, "all that is due is run")
 
 
 @pytest.mark.timeout(300)
@@ -58,25 +58,17 @@ def test_each_slot_once(engine: Engine, database: Database, clock: Clock, proces
     queue = Queue(QUEUE)
     for number in range(schedules):
         queue.schedules.set(engine, "all", channel=f"c{number}", every=MINUTE, catch_up="all", payload=number)
-    for number in range(schedules // 2):
-        queue.schedules.set(engine, "last", channel=f"c{number}", every=MINUTE, catch_up="last")
-        queue.schedules.set(engine, "skip", channel=f"c{number}", every=MINUTE, catch_up="skip")
+        for rule in ("last", "skip"):
+            if number % 2:
+                queue.schedules.set(engine, rule, channel=f"c{number}", every=MINUTE, catch_up=rule)
     anchors = {(row.channel, row.name): row.anchor_at for row in database.rows("select * from fq_schedule")}
-    chance = random.Random(5)  # noqa: S311 - which one is killed
-    with programs(database, processes) as running:
-        for step in range(STEPS):
-            begun = database.value("select count(*) from fq_schedule_slot")
-            clock.advance(5 * MINUTE)
-            until(lambda: database.value("select count(*) from fq_schedule_slot") > begun, "slots are run")  # noqa: B023
-            end_fork(running.pop(chance.randrange(len(running))))
-            if step == 3:
-                clock.advance(-7 * MINUTE)
-                clock.advance(7 * MINUTE)
-            if step % 2:
-                start(database, running)
-                until(lambda: due(database) == 0, "all that is due is run")
-        until(lambda: due(database) == 0, "all that is due is run")
 
+    def set_back(step: int, _: Killed) -> None:
+        if step == 3:
+            clock.advance(-7 * MINUTE)
+            clock.advance(7 * MINUTE)
+
+    work_through(database, clock, (processes, STEPS, 5 * MINUTE), set_back)
     ran = database.rows(
         "select s.channel, s.name, s.anchor_at, t.slot_at, t.message_id, t.schedule_id"
         " from fq_schedule_slot t join fq_schedule s on s.id = t.schedule_id order by s.id, t.slot_at"

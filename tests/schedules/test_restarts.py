@@ -1,6 +1,5 @@
 """Schedules over a change of daylight saving, while processes are killed, the server restarts and the clock steps."""
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,11 +13,10 @@ from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.times import instant_microseconds
 from tests.fixtures.clock import Clock, install_clock
 from tests.fixtures.database import Database, install
-from tests.fixtures.forks import end_fork
+from tests.fixtures.forks import Killed
 from tests.schedules import reference
 from tests.schedules.program import QUEUE
-from tests.schedules.test_processes import due, programs, start
-from tests.worker.helpers import until
+from tests.schedules.test_processes import work_through
 
 pytestmark = pytest.mark.soak
 
@@ -86,29 +84,17 @@ def test_a_change_of_daylight_saving(own_database: Database, server: Server, beg
     clock = install_clock(database)
     clock.advance(begin - clock.now())
     _schedule(queue, engine)
-    chance = random.Random(11)  # noqa: S311 - which one is killed
-    faults = Counter[str]()
-    with programs(database, 20) as running:
-        for step in range(STEPS):
-            begun = database.value("select count(*) from fq_schedule_slot")
-            clock.advance(STEP)
-            until(lambda: database.value("select count(*) from fq_schedule_slot") > begun, "slots are run")  # noqa: B023
-            end_fork(running.pop(chance.randrange(len(running))))
-            faults["kills"] += 1
-            if step in {1, 3, 6, 8}:
-                _restart(server, database, clock, crashes=step in {1, 6})
-                faults["restarts"] += 1
-            if step in {4, 7}:
-                clock.advance(-2 * STEP)
-                # A process that has begun, and polls, at the time that was before.
-                start(database, running)
-                clock.advance(2 * STEP)
-                faults["steps back"] += 1
-            if step % 2:
-                start(database, running)
-                until(lambda: due(database) == 0, "all that is due is run")
-        until(lambda: due(database) == 0, "all that is due is run")
-    assert faults == {"kills": STEPS, "restarts": 4, "steps back": 2}
+
+    def go_wrong(step: int, running: Killed) -> None:
+        if step in {1, 3, 6, 8}:
+            _restart(server, database, clock, crashes=step in {1, 6})
+        if step in {4, 7}:
+            clock.advance(-2 * STEP)
+            # A process that has begun, and polls, at the time that was before.
+            running.start()
+            clock.advance(2 * STEP)
+
+    work_through(database, clock, (20, STEPS, STEP), go_wrong)
     _check(database, clock)
 
 

@@ -22,11 +22,9 @@ class Upload(Base):
 QUEUE = Queue("documents")
 
 
-def channels(database: Database, schema: str = "public") -> list[str]:
+def channels(database: Database) -> list[str]:
     """The channels of all committed messages, in the order in which these were added."""
-    rows = database.rows(
-        f"select c.name from {schema}.fq_message m join {schema}.fq_channel c on c.id = m.channel_id order by m.id"
-    )
+    rows = database.rows("select c.name from fq_message m join fq_channel c on c.id = m.channel_id order by m.id")
     return [row.name for row in rows]
 
 

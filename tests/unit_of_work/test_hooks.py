@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, text
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue.errors import UnsentWork
@@ -69,16 +68,21 @@ def test_hooks_before_the_commit(session_factory: sessionmaker[Session], databas
 
 
 def test_hook_of_the_hook(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
-    """A hook that a commit hook registers is heard too: it comes after the sending, so that it is sent at once."""
+    """A hook that a commit hook registers is heard too: it comes after the sending, so that it is sent at once. An
+    after_commit hook finds the receipts filled in.
+    """
+    seen = []
 
     def register(session: Session) -> None:
         event.listen(session, "before_commit", _hook("z"), once=True)
 
     listen(session_factory, "before_commit", register)
     with session_factory() as session:
-        QUEUE.enqueue(session, channel="a", payload=1)
+        receipt = QUEUE.enqueue(session, channel="a", payload=1)
+        listen(session, "after_commit", lambda _: seen.append(receipt.message_id))
         session.commit()
     assert channels(database) == ["a", "z"]
+    assert seen == [receipt.message_id] != [None]
 
 
 def test_flush_that_dirties_again(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
@@ -99,22 +103,18 @@ def test_flush_that_dirties_again(session_factory: sessionmaker[Session], databa
 
 def test_savepoint_in_a_flush_hook(session_factory: sessionmaker[Session], database: Database) -> None:
     """A savepoint inside a flush hook decides over what it recorded."""
-    released: list[bool] = []
 
     def nested(session: Session, *_: object) -> None:
         savepoint = session.begin_nested()
         QUEUE.enqueue(session, channel="nested", payload=1)
-        savepoint.commit() if released[-1] else savepoint.rollback()
+        savepoint.commit() if session.info["released"] else savepoint.rollback()
 
-    for name in ("before_flush", "after_flush", "after_flush_postexec"):
-        event.listen(session_factory, name, nested)
-        for each in (True, False):
-            released.append(each)
-            with session_factory() as session:
-                session.add(Upload(name="a"))
-                session.commit()
-            assert taken(database)[0] == (["nested"] if each else []), name
-        event.remove(session_factory, name, nested)
+    for name, released in product(BEFORE[1:], (True, False)):
+        with session_factory(info={"released": released}) as session:
+            event.listen(session, name, nested)
+            session.add(Upload(name="a"))
+            session.commit()
+        assert taken(database)[0] == (["nested"] if released else []), name
 
 
 def test_after_begin(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
@@ -184,17 +184,6 @@ def test_after_soft_rollback(session_factory: sessionmaker[Session], database: D
     assert channels(database) == ["next"]
 
 
-def test_receipts_in_after_commit(session_factory: sessionmaker[Session], listen: Listen) -> None:
-    """An after_commit hook finds the receipts filled in."""
-    seen = []
-    with session_factory() as session:
-        receipt = QUEUE.enqueue(session, channel="a", payload=1)
-        listen(session, "after_commit", lambda _: seen.append(receipt.message_id))
-        session.commit()
-    assert seen == [receipt.message_id]
-    assert receipt.message_id is not None
-
-
 def test_commit_that_a_later_hook_refused(
     session_factory: sessionmaker[Session], database: Database, listen: Listen
 ) -> None:
@@ -217,18 +206,6 @@ def test_commit_that_a_later_hook_refused(
         session.commit()
     assert channels(database) == ["a", "b"]
     assert receipt.message_id is not None
-
-
-async def test_async_hooks(
-    async_session_factory: async_sessionmaker[AsyncSession], database: Database, listen: Listen
-) -> None:
-    """Hooks on the sync session of an AsyncSession are collected in the same way."""
-    async with async_session_factory() as session:
-        listen(session.sync_session, "before_commit", _hook("b", "a"))
-        listen(session.sync_session, "after_flush", _hook("d", "c"))
-        session.add(Upload(name="a"))
-        await session.commit()
-    assert sorted(channels(database)) == ["a", "b", "c", "d"]
 
 
 def test_hooks_registered_before_the_import(database: Database) -> None:

@@ -1,15 +1,17 @@
-"""Business transactions of every isolation level commit while their channels are served."""
+"""Business transactions of every isolation level commit while their channels are served; AUTOCOMMIT is refused before
+anything is sent, however it was asked for.
+"""
 
-from datetime import timedelta
+from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
-from sqlalchemy_fairqueue.errors import IsolationError
+from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -23,13 +25,6 @@ def _seed(engine: Engine, *names: str) -> None:
         for name in names:
             QUEUE.enqueue(session, channel=name, payload=name)
         session.commit()
-
-
-def _strict(url: URL, level: str) -> Engine:
-    """An engine for which the server's default isolation is that one."""
-    return create_engine(
-        url, connect_args={"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
-    )
 
 
 @STRICT
@@ -86,41 +81,75 @@ def test_an_open_transaction_hinders_nobody(
     assert [one.payload for one in QUEUE.dequeue(engine, limit=10)] == ["open"]
 
 
-def test_default_isolation_of_the_server(engine: Engine, database: Database) -> None:
-    """Where the server's default is strict, dequeue asks for READ COMMITTED, and what engines settle stays settled."""
-    strict = _strict(database.url, "serializable")
-    with strict.connect() as connection:
-        assert connection.scalar(text("show transaction_isolation")) == "serializable"
-    _seed(engine, "a", "b", "c", "d")
-    deliveries = QUEUE.dequeue(strict, limit=4)
-    assert len(deliveries) == 4
-    QUEUE.extend(strict, deliveries)
-    QUEUE.complete(strict, deliveries[0])
-    QUEUE.retry(strict, deliveries[1])
-    QUEUE.release(strict, deliveries[2])
-    QUEUE.bury(strict, deliveries[3])
-    strict.dispose()
-    assert channels(database) == ["b", "c"]
-    assert database.value("select count(*) from fq_dead_letter") == 1
-    assert database.value("select count(*) from fq_message where lease_id is not null") == 0
-
-
-def test_alone_once_the_default_is_known(engine: Engine, database: Database) -> None:
-    """After a dequeue an engine asks for READ COMMITTED; what it then does alone is committed when it returns."""
-    strict = _strict(database.url, "serializable")
-    _seed(engine, "a")
-    batch = QUEUE.dequeue(strict)
-    QUEUE.extend(strict, batch, lease=timedelta(hours=1))
-    message_id = QUEUE.enqueue(strict, channel="b", payload=1).message_id
-    strict.dispose()
-    assert database.value("select expires_at - fq_now() > 1.8e9 from fq_lease")
-    assert database.value("select id from fq_message where id = :id", id=message_id) == message_id
-    assert channels(database) == ["a", "b"]
-
-
 def test_dequeue_in_a_strict_transaction(connect: Connect) -> None:
     """The SQL function itself refuses a strict transaction by a code that has a class."""
     connection = connect(isolation_level="REPEATABLE READ")
     with pytest.raises(Exception, match="repeatable read") as caught:
         connection.execute(text("select * from fq_dequeue('documents', 1, 1000000, 'me')"))
     assert IsolationError is IsolationError.of_sqlstate[sqlstate_of(caught.value)]
+
+
+AUTOCOMMIT = "AUTOCOMMIT"
+
+
+@pytest.fixture
+def autocommit_engine(database: Database) -> Iterator[Engine]:
+    """An engine that is told AUTOCOMMIT when it is made."""
+    engine = create_engine(database.url, isolation_level=AUTOCOMMIT)
+    yield engine
+    engine.dispose()
+
+
+def test_sessions(engine: Engine, autocommit_engine: Engine, database: Database) -> None:
+    """A session in AUTOCOMMIT fails its commit, or its immediate enqueue, with nothing sent."""
+    option = {"isolation_level": AUTOCOMMIT}
+    with engine.connect().execution_options(**option) as connection:
+        forms = [Session(autocommit_engine), Session(engine.execution_options(**option)), Session(connection)]
+        forms.append(Session(engine))
+        forms[-1].connection(execution_options=option)
+        for form in forms:
+            with form as session:
+                with pytest.raises(AutocommitError):
+                    QUEUE.enqueue(session.connection(), channel="a", payload=1)
+                QUEUE.enqueue(session, channel="a", payload=1)
+                with pytest.raises(AutocommitError):
+                    session.commit()
+                session.rollback()
+    assert database.value("select count(*) from fq_channel") == 0
+
+
+def test_connections(engine: Engine, autocommit_engine: Engine, database: Database) -> None:
+    """A connection in AUTOCOMMIT is refused by every verb that works in the caller's transaction."""
+    with autocommit_engine.connect() as one, engine.connect().execution_options(isolation_level=AUTOCOMMIT) as other:
+        for connection in (one, other):
+            for verb in (
+                lambda given: QUEUE.enqueue(given, channel="a", payload=1).message_id,
+                lambda given: QUEUE.cancel(given, 1),
+                lambda given: QUEUE.configure(given, defaults=QUEUE.defaults),
+                lambda given: QUEUE.configure_channel(given, "a", QUEUE.defaults),
+            ):
+                with pytest.raises(AutocommitError):
+                    verb(connection)
+    assert database.value("select count(*) from fq_channel") == 0
+
+
+def test_password_is_not_told(database: Database) -> None:
+    """The error names the engine without its password."""
+    engine = create_engine(database.url.set(password="secret"), isolation_level=AUTOCOMMIT)  # noqa: S106 - not one
+    with engine.connect() as connection, pytest.raises(AutocommitError) as caught:
+        QUEUE.enqueue(connection, channel="a", payload=1)
+    engine.dispose()
+    assert "secret" not in str(caught.value)
+
+
+def test_engines_serve_in_autocommit(autocommit_engine: Engine, database: Database) -> None:
+    """Calls that are one statement on an engine may use such an engine, and those that are several may not."""
+    QUEUE.enqueue(autocommit_engine, channel="a", payload=1)
+    with pytest.raises(AutocommitError):
+        QUEUE.cancel(autocommit_engine, 1)
+    with pytest.raises(AutocommitError):
+        QUEUE.configure_channel(autocommit_engine, "a", QUEUE.defaults)
+    [delivery] = QUEUE.dequeue(autocommit_engine)
+    QUEUE.extend(autocommit_engine, delivery)
+    QUEUE.complete(autocommit_engine, delivery)
+    assert channels(database) == []

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import combinations, combinations_with_replacement
 from threading import Event
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -51,54 +52,40 @@ class Verb:
     record: Callable[[Session, Stage], object]
 
 
-def _verb(name: str, locks: str, record: Callable[[Session, Stage], object]) -> Verb:
-    return Verb(name, frozenset(locks.split()), record)
+def _enqueue(**words: Any) -> Callable[[Session, Stage], object]:
+    return lambda session, _: QUEUE.enqueue(session, **{"channel": "x", "payload": 0, **words})
 
 
+_REPLACED: dict[str, Any] = {"key": "keyed", "on_duplicate": "replace"}
 VERBS = [
-    _verb("enqueue to a new channel", "new", lambda s, _: QUEUE.enqueue(s, channel="n", payload=0)),
-    _verb("enqueue a key", "key", lambda s, _: QUEUE.enqueue(s, channel="x", payload=0, key="keyed")),
-    _verb(
-        "replace",
-        "key keyed",
-        lambda s, _: QUEUE.enqueue(s, channel="x", payload=0, key="keyed", on_duplicate="replace"),
-    ),
-    _verb(
-        "enqueue a key for a period",
-        "key period",
-        lambda s, _: QUEUE.enqueue(s, channel="x", payload=0, key="period", unique_for=_HOUR),
-    ),
-    _verb(
-        "replace for a period",
-        "key keyed period",
-        lambda s, _: QUEUE.enqueue(
-            s, channel="x", payload=0, key="keyed", on_duplicate="replace", unique_for=_HOUR, unique_from="completion"
-        ),
-    ),
-    _verb(
-        "replace a leased one",
-        "key2 held",
-        lambda s, _: QUEUE.enqueue(s, channel="x", payload=0, key="held", on_duplicate="replace"),
-    ),
-    _verb("complete", "held", lambda s, stage: QUEUE.complete(s, stage.held)),
-    _verb("release", "held", lambda s, stage: QUEUE.release(s, stage.held)),
-    _verb("retry", "other", lambda s, stage: QUEUE.retry(s, stage.other)),
-    _verb("bury", "other", lambda s, stage: QUEUE.bury(s, stage.other, reason="bad")),
-    _verb("cancel the first", "early", lambda s, stage: QUEUE.cancel(s, stage.early)),
-    _verb("cancel", "keyed", lambda s, stage: QUEUE.cancel(s, stage.keyed)),
-    _verb("cancel a leased one", "held", lambda s, stage: QUEUE.cancel(s, stage.held.message_id)),
-    _verb("purge", "x early keyed", lambda s, _: QUEUE.purge(s, "x")),
-    _verb("pause", "x", lambda s, _: QUEUE.pause(s, "x")),
-    _verb("resume", "x", lambda s, _: QUEUE.resume(s, "x")),
-    _verb("configure_channel", "x", lambda s, _: QUEUE.configure_channel(s, "x", weight=2)),
-    _verb("limit a channel", "x held", lambda s, _: QUEUE.configure_channel(s, "x", max_concurrency=9)),
-    _verb("pause another", "y", lambda s, _: QUEUE.pause(s, "y")),
-    _verb("limit another", "y other", lambda s, _: QUEUE.configure_channel(s, "y", max_concurrency=9)),
-    _verb("pause a new channel", "new", lambda s, _: QUEUE.pause(s, "n", new=True)),
-    _verb("pause the queue", "queue", lambda s, _: QUEUE.pause(s)),
-    _verb("configure the queue", "queue", lambda s, _: QUEUE.configure(s, defaults={"weight": 2})),
-    _verb("record the history", "queue", lambda s, _: QUEUE.configure(s, history=True)),
-    _verb("limit the queue", "queue held other", lambda s, _: QUEUE.configure(s, max_concurrency=9)),
+    Verb(name, frozenset(locks.split()), record)
+    for name, locks, record in (
+        ("enqueue to a new channel", "new", _enqueue(channel="n")),
+        ("enqueue a key", "key", _enqueue(key="keyed")),
+        ("replace", "key keyed", _enqueue(**_REPLACED)),
+        ("enqueue a key for a period", "key period", _enqueue(key="period", unique_for=_HOUR)),
+        ("replace for a period", "key keyed period", _enqueue(**_REPLACED, unique_for=_HOUR, unique_from="completion")),
+        ("replace a leased one", "key2 held", _enqueue(key="held", on_duplicate="replace")),
+        ("complete", "held", lambda s, stage: QUEUE.complete(s, stage.held)),
+        ("release", "held", lambda s, stage: QUEUE.release(s, stage.held)),
+        ("retry", "other", lambda s, stage: QUEUE.retry(s, stage.other)),
+        ("bury", "other", lambda s, stage: QUEUE.bury(s, stage.other, reason="bad")),
+        ("cancel the first", "early", lambda s, stage: QUEUE.cancel(s, stage.early)),
+        ("cancel", "keyed", lambda s, stage: QUEUE.cancel(s, stage.keyed)),
+        ("cancel a leased one", "held", lambda s, stage: QUEUE.cancel(s, stage.held.message_id)),
+        ("purge", "x early keyed", lambda s, _: QUEUE.purge(s, "x")),
+        ("pause", "x", lambda s, _: QUEUE.pause(s, "x")),
+        ("resume", "x", lambda s, _: QUEUE.resume(s, "x")),
+        ("configure_channel", "x", lambda s, _: QUEUE.configure_channel(s, "x", weight=2)),
+        ("limit a channel", "x held", lambda s, _: QUEUE.configure_channel(s, "x", max_concurrency=9)),
+        ("pause another", "y", lambda s, _: QUEUE.pause(s, "y")),
+        ("limit another", "y other", lambda s, _: QUEUE.configure_channel(s, "y", max_concurrency=9)),
+        ("pause a new channel", "new", lambda s, _: QUEUE.pause(s, "n", new=True)),
+        ("pause the queue", "queue", lambda s, _: QUEUE.pause(s)),
+        ("configure the queue", "queue", lambda s, _: QUEUE.configure(s, defaults={"weight": 2})),
+        ("record the history", "queue", lambda s, _: QUEUE.configure(s, history=True)),
+        ("limit the queue", "queue held other", lambda s, _: QUEUE.configure(s, max_concurrency=9)),
+    )
 ]
 
 
@@ -177,14 +164,13 @@ class Match:
 @pytest.fixture
 def match(database: Database, engine: Engine) -> Iterator[Match]:
     """Two connections to a queue on its stage. A deadlock is found after 20 ms."""
-    ids: dict[str, int] = {}
-    for name in ("early", "held", "keyed", "other"):
-        channel = "y" if name == "other" else "x"
-        message_id = QUEUE.enqueue(
-            engine, channel=channel, payload=0, key=name, priority=9 if name == "held" else 1
+    ids = {
+        name: QUEUE.enqueue(
+            engine, channel="y" if name == "other" else "x", payload=0, key=name, priority=9 if name == "held" else 1
         ).message_id
-        assert message_id is not None
-        ids[name] = message_id
+        or 0
+        for name in ("early", "held", "keyed", "other")
+    }
     batch = {delivery.message_id: delivery for delivery in QUEUE.dequeue(engine, limit=2)}
     assert batch.keys() == {ids["held"], ids["other"]}
     stage = Stage(ids["early"], batch[ids["held"]], ids["keyed"], batch[ids["other"]])
@@ -194,10 +180,8 @@ def match(database: Database, engine: Engine) -> Iterator[Match]:
             own = create_engine(database.url, connect_args={"options": "-c deadlock_timeout=20ms"})
             stack.callback(own.dispose)
             connection = stack.enter_context(own.connect())
-            pid = connection.scalar(text("select pg_backend_pid()"))
+            players.append(Player(connection, connection.scalar(text("select pg_backend_pid()")) or 0))
             connection.rollback()
-            assert pid is not None
-            players.append(Player(connection, pid))
             event.listen(own, "before_cursor_execute", players[-1].before_statement)
         watch = stack.enter_context(database.own.connect())
         threads = stack.enter_context(ThreadPoolExecutor(2))

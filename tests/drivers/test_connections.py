@@ -1,32 +1,42 @@
-"""Connections that listen: what the worker's listener relies on."""
+"""Connections of workers and of who reports: what listeners rely on; those that the server ended while they were idle
+are replaced before anybody hears of it.
+"""
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from time import monotonic
+from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
+from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.database.drivers import Listener
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.runtime import HealthCheck
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import AsyncFace, Face
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.fixtures.waits import Waits
 
 _LONG = PATIENCE.total_seconds()
 
 
-def _connection(face: Face) -> DedicatedConnection:
-    maker = AsyncWorker if isinstance(face, AsyncFace) else Worker
-    return DedicatedConnection(maker(face.engine, Queue("documents"))._options)
+def _worker(face: Face) -> Worker | AsyncWorker:
+    kind = AsyncWorker if isinstance(face, AsyncFace) else Worker
+    return kind(face.engine, Queue("documents"), listen=False, housekeeping=False)
 
 
 @pytest.fixture
 def connection(face: Face) -> Iterator[DedicatedConnection]:
     """A dedicated connection of a worker."""
-    made = _connection(face)
+    made = DedicatedConnection(_worker(face)._options)
     yield made
     made.close()
 
@@ -70,10 +80,7 @@ def test_notifications(listener: Listener, database: Database, stop: Stop) -> No
         found += _next(listener, stop)
     assert found == payloads
     assert listener.received() == []
-
-
-def test_what_came_with_an_answer(listener: Listener, database: Database, stop: Stop) -> None:
-    """A notification that is read along with an answer is not lost."""
+    # One that is read along with an answer is not lost.
     database.execute("select pg_notify('fairqueue', '1:documents')")
     assert listener.commits_notify() is True
     assert _next(listener, stop) == ["1:documents"]
@@ -95,21 +102,16 @@ def test_a_server_that_takes_no_writes(listener: Listener) -> None:
 
 
 def test_a_wait_ends_when_it_is_told_to(listener: Listener, stop: Stop) -> None:
-    """A byte through the pipe ends a wait."""
+    """A byte through the pipe ends a wait, or its time."""
     reader, tell = stop
+    for seconds in 0.0, 0.01, 0.0:
+        listener.wait(reader, seconds)
     began = monotonic()
     timer = threading.Timer(0.05, tell)
     timer.start()
     listener.wait(reader, 2 * _LONG)
     timer.join()
     assert monotonic() - began < _LONG
-    assert listener.received() == []
-
-
-def test_a_wait_ends_in_time(listener: Listener, stop: Stop) -> None:
-    """A wait ends without anything, and again."""
-    for seconds in 0.0, 0.01, 0.0:
-        listener.wait(stop[0], seconds)
     assert listener.received() == []
 
 
@@ -136,8 +138,71 @@ def test_a_call_that_is_cut(connection: DedicatedConnection, listener: Listener)
 
 def test_the_same_database(make_face: MakeFace, face: Face, make_database: Callable[[], Database]) -> None:
     """Connections to one database have one key, and those to another one another."""
-    connections = [_connection(one) for one in (face, make_face(face.url), make_face(make_database().url))]
+    connections = [
+        DedicatedConnection(_worker(one)._options)
+        for one in (face, make_face(face.url), make_face(make_database().url))
+    ]
     first, same, other = [one.database_key() for one in connections]
     for one in connections:
         one.close()
     assert first == same != other
+
+
+_END = (
+    "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
+    " where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"
+)
+
+
+def _pid(connection: Any) -> Any:
+    return connection.scalar(text("select pg_backend_pid()"))
+
+
+@pytest.mark.parametrize("how", ["an administrator", "idle_session_timeout"])
+def test_a_dedicated_connection(connection: DedicatedConnection, database: Database, waits: Waits, how: str) -> None:
+    """Each connection of a worker is there for the next call, which costs no second one while it is alive."""
+    for number in range(1, 4):
+        pid = connection.run(_pid)
+        assert connection.run(_pid) == pid
+        assert connection.made == number
+        if how == "an administrator":
+            database.execute("select pg_terminate_backend(:pid, 10000)", pid=pid)
+        else:
+            connection.run(lambda one: one.execute(text("set idle_session_timeout = 50")))
+            waits.until("select 1 where not exists (select from pg_stat_activity where pid = :pid)", pid=pid)
+
+
+def test_a_listener(connection: DedicatedConnection) -> None:
+    """A connection that listens is idle on purpose, and no such timeout ends it."""
+    connection.run(lambda one: one.execute(text("set idle_session_timeout = 50")))
+    listener = connection.listener()
+    listener.listen("the listener")
+    assert listener._execute("show idle_session_timeout") == ["0"]
+
+
+def _asked(face: Face, find: Callable[[], Any]) -> bool:
+    async def asking() -> bool:
+        return getattr(await find(), "problem", None) is None
+
+    run = face.runner.run if isinstance(face, AsyncFace) else asyncio.run
+    return run(asking())
+
+
+def _probes(face: Face, queue: Queue) -> Iterator[Callable[[], bool]]:
+    """Whether the health of a worker, figures, the dashboard and findings are there, each by connections of its own."""
+    check = HealthCheck(_worker(face)._options)
+    yield lambda: not check.unanswered()
+    check.close()
+    for number in range(3):
+        reading = Reading(face.engine, [queue], schema=None, keep=timedelta())
+        ways = (reading.figures.aget, partial(reading.read, _pid), partial(asyncio.to_thread, reading._examine))
+        yield partial(_asked, face, ways[number])
+
+
+def test_who_reports(face: Face, queue: Queue, database: Database) -> None:
+    """The health of a worker, the figures of metrics and the dashboard are there though all connections were ended."""
+    for ask in _probes(face, queue):
+        for _ in range(2):
+            assert ask()
+            database.execute(_END)
+        assert ask()
