@@ -1,9 +1,7 @@
 """The server of the benchmarks, durable; rounds of sides in turn; and the report at the end."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,9 +9,6 @@ from sqlalchemy_fairqueue.embedded import embedded_server, named_server
 from tests.bench.figures import Alternate, Report
 from tests.bench.stage import Stage, connected
 from tests.fixtures.server import programs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SETTINGS = {
     "shared_buffers": "2GB",

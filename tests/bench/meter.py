@@ -1,15 +1,10 @@
 """Server resources that a load used: commits, log, dead rows, processor time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.bench.processes import stat_of, ticks
-
-if TYPE_CHECKING:
-    from tests.bench.wire import Wire
+from tests.bench.wire import Wire
 
 _COUNTS = (
     "select xact_commit || ' ' || pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') || ' ' ||"
@@ -34,9 +29,11 @@ class Reading:
     dead: int = 0
     cpu: float = 0.0
 
-    def since(self, other: Reading) -> Reading:
+    def since(self, other: "Reading") -> "Reading":
         """Return what grew."""
-        return Reading(self.commits - other.commits, self.wal - other.wal, self.dead - other.dead, self.cpu - other.cpu)
+        return type(self)(
+            self.commits - other.commits, self.wal - other.wal, self.dead - other.dead, self.cpu - other.cpu
+        )
 
     def by(self, messages: int) -> dict[str, float]:
         """Return what a message took."""

@@ -4,11 +4,12 @@ All sides run the same client code but for the statements: the same round trips,
 same columns read from it.
 """
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
+
+from psycopg.pq.abc import PGresult
 
 from tests.bench.wire import (
     INT4,
@@ -25,11 +26,6 @@ from tests.bench.wire import (
     int8,
     number,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from psycopg.pq.abc import PGresult
 
 QUEUE: Final = b"bench"
 LEASE: Final = int8(30_000_000)

@@ -1,24 +1,15 @@
 """The SQL functions beside the unfair bound: batches, single messages, costs, depth, snapshots."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 
-from tests.bench.figures import Figure
+from tests.bench.figures import Alternate, Figure, Report, Rounds
 from tests.bench.loads import Load, add, consume, tasks
 from tests.bench.meter import read_meter
-from tests.bench.processes import each_once, figures_of, rate_within, send_out, total
-from tests.bench.stage import connected
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.bench.figures import Alternate, Report, Rounds
-    from tests.bench.processes import Task
-    from tests.bench.stage import Stage
+from tests.bench.processes import Task, each_once, figures_of, rate_within, send_out, total
+from tests.bench.stage import Stage, connected
 
 _BATCH = 100
 _CONSUMERS = 2

@@ -1,10 +1,8 @@
 """The replay: how many events of one queue a core goes through in a second. No server takes part."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 from time import process_time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +13,7 @@ from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue, simul
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import compiled
-from tests.bench.figures import Figure, told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.bench.figures import Report
+from tests.bench.figures import Figure, Report, told
 
 _START = 1_700_000_000_000_000
 _WORKERS = 16

@@ -1,23 +1,14 @@
 """Workers: their throughput, from commit to handler, wake-ups, history, idleness, and the asynchronous driver."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from statistics import quantiles
-from typing import TYPE_CHECKING
 
-from tests.bench.figures import Figure
+from tests.bench.figures import Alternate, Figure, Report
 from tests.bench.loads import Load, consume, produce, tasks
-from tests.bench.processes import Task, each_once, figures_of, send_out, total
+from tests.bench.processes import Task, Watch, each_once, figures_of, send_out, total
 from tests.bench.python_api import Job, drain_async, enqueue_and_pause, loops, work
-from tests.bench.stage import connected, driver_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.bench.figures import Alternate, Report
-    from tests.bench.processes import Watch
-    from tests.bench.stage import Stage
-    from tests.bench.wire import Wire
+from tests.bench.stage import Stage, connected, driver_url
+from tests.bench.wire import Wire
 
 _PRODUCERS = 8
 _POLLING = 0.2

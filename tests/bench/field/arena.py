@@ -3,26 +3,19 @@
 A process speaks for its contestant, line by line: see `tests.bench.peers.protocol`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
-from tests.bench.field.contestants import environment
+from tests.bench.field.contestants import Contestant, environment
 from tests.bench.meter import Reading, read_meter
-from tests.bench.stage import connected
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.bench.field.contestants import Contestant
-    from tests.bench.stage import Stage
+from tests.bench.stage import Stage, connected
 
 WORKERS: Final = 2
 """Processes that handle messages."""

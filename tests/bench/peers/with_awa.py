@@ -4,8 +4,6 @@ With partitions, a tenant's messages go to one of four physical queues, each of 
 the others, which is what it documents for one hot queue with keys.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from typing import Any

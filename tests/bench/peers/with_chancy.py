@@ -3,8 +3,6 @@
 A tenant is an argument: its limits are those of queues, which are declared, and its priorities are the producer's.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

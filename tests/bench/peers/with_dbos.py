@@ -4,8 +4,6 @@ With partitions, a tenant is a partition of the queue, of which a process handle
 as it has slots.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

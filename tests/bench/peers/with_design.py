@@ -1,7 +1,5 @@
 """A published design, driven by a thread a slot: each takes some messages, handles and completes them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

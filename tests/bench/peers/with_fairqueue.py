@@ -1,7 +1,5 @@
 """The library itself, as a user has it: a Session a transaction, or for a lone message the engine; and a Worker."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Literal, cast

@@ -1,7 +1,5 @@
 """Oban for Python, as published there: the edition without its commercial extension, whose bulk fetching it lacks."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -4,8 +4,6 @@ A tenant is part of the payload: its limits are those of entry points, which wor
 the producer's to give.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -4,8 +4,6 @@ A tenant is an argument: its locks let one job of a tenant run at a time, in ord
 producer's to give; neither is meant to share workers among tenants.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

@@ -1,14 +1,13 @@
 """Spark beside others: frames into queues, the history into frames, and the fairness report beside DuckDB."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,18 +15,12 @@ import pytest
 from sqlalchemy_fairqueue.embedded import embedded_server
 from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.files import latest_version
-from tests.bench.figures import Figure
+from tests.bench.figures import Alternate, Figure, Report
 from tests.bench.processes import Task, each_once, rate_within, send_out
 from tests.bench.python_api import Job, work
 from tests.bench.spark.writing import merging
-from tests.bench.stage import driver_url
+from tests.bench.stage import Stage, driver_url
 from tests.fixtures.server import programs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tests.bench.figures import Alternate, Report
-    from tests.bench.stage import Stage
 
 _JAR = "FAIRQUEUE_JDBC_JAR"
 # A thousand attempts a transaction, over three days; one in fifty failed with a long error.
