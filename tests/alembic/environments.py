@@ -37,33 +37,19 @@ class Account(Base):
 class Work(MessageMixin, Base):
     account_id = sa.orm.mapped_column(sa.ForeignKey("zz_account.id", name="work_account"), index=True)
 """
+ADDED = ["op.add_column", "op.create_foreign_key", "op.create_index"]
+"""What it adds to our table."""
 
 
 def code(models: str, *, base: str = "pass", imported: str = "import alembic_ext", more: str = "") -> str:
     """A Base with models on it, and the import that opts in."""
-    return "\n".join(
-        [
-            "import sqlalchemy as sa",
-            "import sqlalchemy.orm",
-            imported,
-            f"class Base(sa.orm.DeclarativeBase):\n    {base}\n",
-            dedent(models),
-            dedent(more),
-        ]
-    )
+    declared = f"class Base(sa.orm.DeclarativeBase):\n    {base}\n"
+    return "\n".join(["import sqlalchemy as sa, sqlalchemy.orm", imported, declared, dedent(models), dedent(more)])
 
 
-def environment(
-    project: Project,
-    models: str,
-    *,
-    base: str = "pass",
-    imported: str = "import alembic_ext",
-    more: str = "",
-    options: str = "",
-) -> None:
+def environment(project: Project, models: str, *, options: str = "", **written_besides: str) -> None:
     """Give env.py models, and options for ``context.configure(...)``."""
-    written = _in_a_module(project.root.parent, code(models, base=base, imported=imported, more=more))
+    written = _in_a_module(project.root.parent, code(models, **written_besides))
     project.edit_env("target_metadata = None\n", f"{written}\ntarget_metadata = Base.metadata\n")
     if options:
         line = "connection=connection, target_metadata=target_metadata"

@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy_fairqueue.sql import find_drift
 from tests.alembic.conftest import SHIPPED, Project
 from tests.alembic.environments import environment
-from tests.alembic.migrations import calls, installed
-from tests.alembic.test_grants import roles
+from tests.alembic.migrations import calls, installed, roles
 from tests.fixtures.database import Database, MakeDatabase
 
 _MODELS = """
