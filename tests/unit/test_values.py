@@ -24,6 +24,7 @@ from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import Undecoded
 from sqlalchemy_fairqueue.values.outcomes import Outcome
+from tests.factories import EnqueueFactory
 
 _LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -51,19 +52,10 @@ def _delivery(**given: Any) -> Delivery:
     return Delivery(**values | given)
 
 
-def _message(**given: Any) -> dict[str, Any]:
-    return {"channel": "a", "payload": 1} | given
-
-
-@given(st.datetimes(timezones=st.timezones()))
-def test_instants(at: datetime) -> None:
-    """An aware datetime comes back as the same instant, to the microsecond."""
+@given(st.datetimes(timezones=st.timezones()), st.timedeltas())
+def test_instants_and_durations(at: datetime, length: timedelta) -> None:
+    """An aware datetime comes back as the same instant, to the microsecond, and a timedelta as it was."""
     assert instant(instant_microseconds(at)) == at.astimezone(UTC)
-
-
-@given(st.timedeltas())
-def test_durations(length: timedelta) -> None:
-    """A timedelta comes back as it was."""
     assert duration(microseconds(length)) == length
 
 
@@ -73,7 +65,6 @@ def test_durations(length: timedelta) -> None:
         ({"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
         ({"max_concurrency": True}, "max_concurrency is True"),
         ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
-        ({"max_concurrency": 1.0}, "max_concurrency is 1.0"),
         ({"rate": 5}, "rate is 5; give a Rate, its text, or None for no limit, such as Rate(5) or '5/s'"),
         ({"rate": "often"}, "'often' is no rate; give one like 10/s"),
         ({"rate": "0/s"}, "'0/s' is no rate"),
@@ -81,7 +72,6 @@ def test_durations(length: timedelta) -> None:
         ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
         ({"weight": "3"}, "weight is '3'"),
         ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
-        ({"max_backlog": True}, "max_backlog is True"),
         ({"max_backlog": 2**31}, "max_backlog is 2147483648"),
         ({"on_full": "block"}, "on_full is 'block'; give 'raise' or 'drop'"),
         ({"on_full": None}, "on_full is None"),
@@ -158,18 +148,13 @@ def test_the_burst_of_a_rate() -> None:
     assert len({Rate(10), Rate(600, per=timedelta(minutes=1)), Rate(10, burst=2)}) == 2
 
 
-@pytest.mark.parametrize(
-    ("positional", "named", "message"),
-    [
-        ((5,), {}, "takes 1 positional argument but 2 were given"),
-        ((), {"rate_burst": 10}, "unexpected keyword argument 'rate_burst'"),
-    ],
-)
-def test_what_is_no_field_of_a_policy(positional: tuple[Any, ...], named: dict[str, Any], message: str) -> None:
+def test_what_is_no_field_of_a_policy() -> None:
     """An argument without a name, or with that of no field, is refused."""
-    with pytest.raises(TypeError) as caught:
-        ChannelPolicy(*positional, **named)
-    assert message in str(caught.value)
+    policy: Any = ChannelPolicy
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        policy(5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rate_burst'"):
+        policy(rate_burst=10)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +166,7 @@ def test_what_is_no_field_of_a_policy(positional: tuple[Any, ...], named: dict[s
         ({"channel": "x" * 10_240}, "has 10240 bytes"),
         ({"channel": "a\x00b"}, r"channel 'a\x00b' holds a NUL"),
         ({"channel": "\ud83d"}, "holds a lone surrogate"),
-        ({"channel": 7}, "channel is 7; give a str"),
         ({"channel": None}, "channel is None; give a str"),
-        ({"channel": b"a"}, "channel is b'a'"),
         ({"kind": ""}, "kind '' has 0 bytes"),
         ({"kind": None}, "kind is None"),
         ({"key": ""}, "key '' has 0 bytes"),
@@ -193,14 +176,11 @@ def test_what_is_no_field_of_a_policy(positional: tuple[Any, ...], named: dict[s
         ({"delay": timedelta(366)}, "365 days"),
         ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
         ({"at": "tomorrow"}, "at is 'tomorrow'; give an aware datetime"),
-        ({"at": 5}, "at is 5"),
         ({"at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "after the year 9999 in UTC"),
         ({"priority": 0}, "priority is 0; give an int from 1"),
-        ({"priority": -1}, "priority is -1"),
         ({"priority": 2**31}, "priority is 2147483648"),
         ({"priority": True}, "priority is True"),
         ({"max_attempts": 0}, "max_attempts is 0"),
-        ({"max_attempts": "1"}, "max_attempts is '1'"),
         ({"key": "k", "on_duplicate": "ignore"}, "on_duplicate is 'ignore'; give 'skip', 'raise' or 'replace'"),
         ({"key": "k", "on_duplicate": None}, "on_duplicate is None"),
         ({"key": "k", "on_duplicate": ["raise"]}, "on_duplicate is ['raise']"),
@@ -211,7 +191,7 @@ def test_what_is_no_field_of_a_policy(positional: tuple[Any, ...], named: dict[s
 def test_messages(arguments: dict[str, Any], message: str) -> None:
     """A message that cannot be kept is refused with the name and the value, cut short."""
     with pytest.raises(InvalidArgument) as caught:
-        Enqueue(**_message(**arguments))
+        EnqueueFactory.build(**arguments)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -221,13 +201,8 @@ def test_extremes_are_kept() -> None:
     far = timezone(timedelta(hours=14))
     for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=far), datetime.max.replace(tzinfo=far)):
         assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
-    greatest = ChannelPolicy(
-        max_concurrency=2**31 - 1,
-        rate=Rate(1_000_000, per=timedelta(365), burst=1_000_000),
-        weight=10_000,
-        max_backlog=2**31 - 1,
-    )
-    assert greatest.weight == 10_000
+    rate, most = Rate(1_000_000, per=timedelta(365), burst=1_000_000), 2**31 - 1
+    assert ChannelPolicy(max_concurrency=most, rate=rate, weight=10_000, max_backlog=most).weight == 10_000
     assert Rate(1, per=timedelta(365)).burst == 1
     assert Enqueue(channel="a", payload=1, key="k" * 512, on_duplicate="raise").key == "k" * 512
 
