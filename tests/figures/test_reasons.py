@@ -297,7 +297,10 @@ def test_what_is_out_longest(engine: Engine, database: Database, history: bool) 
     assert len(lease(engine, 1)) == 1
     assert named(other) == (Reason.QUEUE_LIMIT, first, "render")
     lose(database, first, "kind")
-    assert named(other) == (Reason.QUEUE_LIMIT, first, None)
+    wait = _message(engine, other).wait
+    assert wait is not None
+    assert wait.longest_out is not None
+    assert (wait.reason, wait.longest_out.message_id, wait.longest_out.kind) == (Reason.QUEUE_LIMIT, first, None)
 
 
 def test_since_when_a_single_message_is_out(engine: Engine) -> None:
