@@ -13,6 +13,12 @@ from sqlalchemy_fairqueue.models import make_models
 queue = make_models(Base)
 """
 
+
+def models(schema: str | None) -> str:
+    """The models of a schema."""
+    return MODELS if schema is None else f"{MODELS[:-2]}, schema={schema!r})\n"
+
+
 UPLOADS = """
 class Account(Base):
     __tablename__ = "account"
@@ -41,15 +47,15 @@ ADDED = ["op.add_column", "op.create_foreign_key", "op.create_index"]
 """What it adds to our table."""
 
 
-def code(models: str, *, base: str = "pass", imported: str = "import alembic_ext", more: str = "") -> str:
+def code(declared: str, *, base: str = "pass", imported: str = "import alembic_ext", more: str = "") -> str:
     """A Base with models on it, and the import that opts in."""
-    declared = f"class Base(sa.orm.DeclarativeBase):\n    {base}\n"
-    return "\n".join(["import sqlalchemy as sa, sqlalchemy.orm", imported, declared, dedent(models), dedent(more)])
+    made = f"class Base(sa.orm.DeclarativeBase):\n    {base}\n"
+    return "\n".join(["import sqlalchemy as sa, sqlalchemy.orm", imported, made, dedent(declared), dedent(more)])
 
 
-def environment(project: Project, models: str, *, options: str = "", **written_besides: str) -> None:
+def environment(project: Project, declared: str, *, options: str = "", **written_besides: str) -> None:
     """Give env.py models, and options for ``context.configure(...)``."""
-    written = _in_a_module(project.root.parent, code(models, **written_besides))
+    written = _in_a_module(project.root.parent, code(declared, **written_besides))
     project.edit_env("target_metadata = None\n", f"{written}\ntarget_metadata = Base.metadata\n")
     if options:
         line = "connection=connection, target_metadata=target_metadata"

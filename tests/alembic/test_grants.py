@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.sql.grants import read_grants, role_functions
 from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import ODD, Project
-from tests.alembic.environments import MODELS, code, environment
+from tests.alembic.environments import MODELS, code, environment, models
 from tests.alembic.migrations import calls, installed, ladder, migrate, roles, run_script, write
 from tests.fixtures.database import Database, MakeDatabase
 
@@ -173,10 +173,9 @@ def test_a_repair_renews_grants(project: Project, make_database: MakeDatabase) -
 
 def declared(project: Project, *grants: str, schema: str | None = None) -> None:
     """Give env.py models and declared grants."""
-    made = MODELS if schema is None else f"{MODELS[:-2]}, schema={schema!r})\n"
     given = ", ".join(f"RoleGrant({one})" for one in grants)
     call = f"declare_grants(Base.metadata, {given}, schema={schema!r})"
-    environment(project, made, more=f"from sqlalchemy_fairqueue import RoleGrant, declare_grants\n{call}")
+    environment(project, models(schema), more=f"from sqlalchemy_fairqueue import RoleGrant, declare_grants\n{call}")
 
 
 # SQLAlchemy does not reflect a schema with a quote in its name.
