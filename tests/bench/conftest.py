@@ -10,12 +10,7 @@ from tests.bench.figures import Alternate, Report
 from tests.bench.stage import Stage, connected
 from tests.fixtures.server import programs
 
-_SETTINGS = {
-    "shared_buffers": "2GB",
-    "max_wal_size": "16GB",
-    "checkpoint_timeout": "30min",
-    "max_connections": "100",
-}
+_SETTINGS = {"shared_buffers": "2GB", "max_wal_size": "16GB", "checkpoint_timeout": "30min", "max_connections": "100"}
 _TOLD = ("server_version", "shared_buffers", "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method")
 _report = pytest.StashKey[Report]()
 

@@ -126,6 +126,13 @@ def figures_of(watches: Sequence[Watch]) -> dict[str, float]:
     }
 
 
+def measured(tasks: Sequence[Task], *, messages: int | None = None) -> dict[str, float]:
+    """Run *tasks*, check that each message came once and so many came, and return the figures."""
+    watches = send_out(tasks)
+    each_once(watches, messages=messages)
+    return figures_of(watches)
+
+
 def total(watches: Sequence[Watch]) -> int:
     """Return how many messages the processes had."""
     return sum(len(watch.ids) for watch in watches)

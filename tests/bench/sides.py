@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from psycopg.pq.abc import PGresult
-
 from tests.bench.wire import (
     INT4,
     INT4_ARRAY,
@@ -72,24 +70,14 @@ class Fair:
         answer = self.wire.call(_FAIR_DEQUEUE, QUEUE, int4(limit), LEASE, self.consumer, self._lease)
         last = answer.ntuples - 1
         self._lease = answer.get_value(last, 11) or int8(0)
-        return Taken(
-            column(answer, 0, last),
-            column(answer, 1, last),
-            [self._lease] * last,
-            column(answer, 10, last),
-            more=last > 0 or number(answer.get_value(last, 12)) == 0,
-        )
+        ids, places, deliveries = (column(answer, index, last) for index in (0, 1, 10))
+        more = last > 0 or number(answer.get_value(last, 12)) == 0
+        return Taken(ids, places, [self._lease] * last, deliveries, more=more)
 
     def finish(self, taken: Taken) -> None:
         """See `Side`."""
-        lost = self.wire.call(
-            _FAIR_COMPLETE,
-            QUEUE,
-            array(INT8_ARRAY, taken.ids),
-            array(TID_ARRAY, taken.rows),
-            array(INT8_ARRAY, taken.leases),
-            array(INT4_ARRAY, taken.deliveries),
-        )
+        ids, rows, leases = array(INT8_ARRAY, taken.ids), array(TID_ARRAY, taken.rows), array(INT8_ARRAY, taken.leases)
+        lost = self.wire.call(_FAIR_COMPLETE, QUEUE, ids, rows, leases, array(INT4_ARRAY, taken.deliveries))
         assert not lost.ntuples, f"{lost.ntuples} deliveries were lost under a live lease"
 
     def refill(self, count: int, channels: int) -> None:
@@ -113,16 +101,14 @@ class Plain:
 
     def take(self, limit: int) -> Taken:
         """See `Side`."""
-        return _taken(self.wire.call(_PLAIN_DEQUEUE, int4(limit), self._lease))
+        answer = self.wire.call(_PLAIN_DEQUEUE, int4(limit), self._lease)
+        ids, places, leases, deliveries = (column(answer, index, answer.ntuples) for index in (0, 1, 11, 10))
+        return Taken(ids, places, leases, deliveries, more=answer.ntuples > 0)
 
     def finish(self, taken: Taken) -> None:
         """See `Side`."""
-        answer = self.wire.call(
-            _PLAIN_COMPLETE,
-            array(INT8_ARRAY, taken.ids),
-            array(INT8_ARRAY, taken.leases),
-            array(INT4_ARRAY, taken.deliveries),
-        )
+        ids, leases = array(INT8_ARRAY, taken.ids), array(INT8_ARRAY, taken.leases)
+        answer = self.wire.call(_PLAIN_COMPLETE, ids, leases, array(INT4_ARRAY, taken.deliveries))
         assert answer.command_tuples == len(taken.ids), "a leased row was gone"
 
     def refill(self, count: int, channels: int) -> None:
@@ -130,16 +116,7 @@ class Plain:
         self.wire.call(_PLAIN_ENQUEUE, int4(count), int4(channels))
 
 
-def _taken(answer: PGresult) -> Taken:
-    rows = answer.ntuples
-    ids, places, leases, deliveries = (column(answer, index, rows) for index in (0, 1, 11, 10))
-    return Taken(ids, places, leases, deliveries, more=rows > 0)
-
-
-SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {
-    "fair": Fair,
-    "plain": Plain,
-}
+SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {"fair": Fair, "plain": Plain}
 
 _FAIR_DEQUEUE: Final = Statement(
     b"dequeue",

@@ -40,19 +40,11 @@ def history(attempts: int, channels: int) -> pa.Table:
     ids = np.arange(1, attempts + 1)
     times = {"enqueued_at": enqueued, "ready_at": enqueued, "started_at": enqueued, "finished_at": finished}
     names = pa.array([f"tenant-{number}" for number in range(channels)])
-    return pa.table(
-        {
-            "id": ids,
-            "queue": pa.repeat("documents", attempts),
-            "channel_id": channel + 1,
-            "channel": names.take(pa.array(channel)),
-            "message_id": ids,
-            "kind": pa.repeat("work", attempts),
-            "attempt": pa.repeat(pa.scalar(1, pa.int32()), attempts),
-            "outcome": pa.repeat("completed", attempts),
-            **{name: pa.array(values).cast(pa.timestamp("us", "UTC")) for name, values in times.items()},
-        }
-    )
+    same = {"queue": "documents", "kind": "work", "attempt": pa.scalar(1, pa.int32()), "outcome": "completed"}
+    columns = {"id": ids, "message_id": ids, "channel_id": channel + 1, "channel": names.take(pa.array(channel))}
+    columns |= {name: pa.repeat(value, attempts) for name, value in same.items()}
+    columns |= {name: pa.array(values).cast(pa.timestamp("us", "UTC")) for name, values in times.items()}
+    return pa.table(columns)
 
 
 @pytest.mark.parametrize("channels", [1_000, 100_000])

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any, Final
 
 from tests.bench.field.contestants import Contestant, environment
@@ -125,7 +126,7 @@ class Arena:
 
     def __init__(self, url: str, contestant: Contestant, python: str, producer: Script) -> None:
         self._url, self._contestant, self._python = url, contestant, python
-        self.enqueue, self.transact = (_asking(producer, do) for do in ("enqueue", "transact"))
+        self.enqueue, self.transact = partial(producer.ask, "enqueue"), partial(producer.ask, "transact")
 
     def run(self, sql: str) -> None:
         """Run a statement in the database."""
@@ -213,10 +214,6 @@ def prepare(stage: Stage, contestant: Contestant, python: str) -> str:
     with speaking(python, contestant, stage.conninfo(name)) as script:
         script.ask("prepare")
     return name
-
-
-def _asking(script: Script, do: str) -> Callable[..., dict[str, Any]]:
-    return lambda **command: script.ask(do, **command)
 
 
 def _all(scripts: list[Script], do: str, **command: object) -> list[dict[str, Any]]:

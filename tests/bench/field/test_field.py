@@ -142,13 +142,7 @@ def contestants(server: Stage, report: Report, pytestconfig: pytest.Config, *, f
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_workload(
-    workload: str,
-    contestants: Field,
-    report: Report,
-    pytestconfig: pytest.Config,
-    rounds: range,
-    *,
-    full: bool,
+    workload: str, contestants: Field, report: Report, pytestconfig: pytest.Config, rounds: range, *, full: bool
 ) -> None:
     """Everybody does the workload in turn, and the library delivers each message once."""
     names = [name for name, (who, _, _) in contestants.ready.items() if workload in (who.only or WORKLOADS)]

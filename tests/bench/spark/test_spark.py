@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from tests.bench.processes import Task, each_once, rate_within, send_out
 from tests.bench.python_api import Job, work
 from tests.bench.spark.writing import merging
 from tests.bench.stage import Stage, driver_url
+from tests.fixtures.ports import reserved_port
 from tests.fixtures.server import programs
 
 _JAR = "FAIRQUEUE_JDBC_JAR"
@@ -91,12 +91,10 @@ def test_workers_beside_a_merge(stage: Stage, report: Report, alternate: Alterna
 def history(*, full: bool) -> Iterator[tuple[int, int]]:
     """A server that JDBC reaches too, with a history: the port and the number of rows."""
     rows = 1_000_000 if full else 200_000
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = {"listen_addresses": "127.0.0.1", "port": str(port), "shared_buffers": "1GB", "max_wal_size": "8GB"}
+    settings = {"listen_addresses": "127.0.0.1", "shared_buffers": "1GB", "max_wal_size": "8GB"}
     with (
-        embedded_server(programs(), settings=settings),
+        reserved_port() as port,
+        embedded_server(programs(), settings=settings | {"port": str(port)}),
         psycopg.connect(_dsn(port), autocommit=True) as connection,
     ):
         for statement in install_statements(latest_version(), None):
