@@ -1,7 +1,9 @@
 import copy
 import pickle
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,55 +61,37 @@ def test_instants_and_durations(at: datetime, length: timedelta) -> None:
     assert duration(microseconds(length)) == length
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
-        ({"max_concurrency": True}, "max_concurrency is True"),
-        ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
-        ({"rate": 5}, "rate is 5; give a Rate, its text, or None for no limit, such as Rate(5) or '5/s'"),
-        ({"rate": "often"}, "'often' is no rate; give one like 10/s"),
-        ({"rate": "0/s"}, "'0/s' is no rate"),
-        ({"rate": "1/0s"}, "'1/0s' is no rate"),
-        ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
-        ({"weight": "3"}, "weight is '3'"),
-        ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
-        ({"max_backlog": 2**31}, "max_backlog is 2147483648"),
-        ({"on_full": "block"}, "on_full is 'block'; give 'raise' or 'drop'"),
-        ({"on_full": None}, "on_full is None"),
-    ],
-)
-def test_policies(arguments: dict[str, Any], message: str) -> None:
-    """A policy that cannot be kept is refused with the name and the value."""
-    with pytest.raises(InvalidArgument) as caught:
-        ChannelPolicy(**arguments)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0,), "the count of a rate is 0; give a number above 0"),
-        ((True,), "the count of a rate is True"),
-        (("5",), "the count of a rate is '5'"),
-        ((float("nan"),), "the count of a rate is nan"),
-        ((1, 5), "the time of a rate is 5; give a timedelta"),
-        ((1, timedelta(366)), "the time of a rate is datetime.timedelta(days=366)"),
-        ((1, timedelta()), "is more than a million a second"),
-        ((10_000_000,), "a rate of 10000000 in 0:00:01 is more than a million a second"),
-        ((float("inf"),), "the count of a rate is inf; give a number above 0"),
-        ((1, timedelta(365), 2), "the interval times the burst of a rate is datetime.timedelta(days=730)"),
-        ((1e-9,), "the time between two messages of a rate is datetime.timedelta(days=11574"),
-        ((1e-300,), "the time between two messages of a rate is longer than 365 days; give a higher count"),
-        ((50, timedelta(seconds=1), 0), "the burst of a rate is 0; give an int from 1 to 1000000"),
-        ((50, timedelta(seconds=1), 2.5), "the burst of a rate is 2.5"),
-    ],
-)
-def test_wrong_rates(arguments: tuple[Any, ...], message: str) -> None:
-    """A rate that cannot be kept is refused with the value."""
-    with pytest.raises(InvalidArgument) as caught:
-        Rate(*arguments)
-    assert message in str(caught.value)
+_POLICIES: list[tuple[dict[str, Any], str]] = [
+    ({"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
+    ({"max_concurrency": True}, "max_concurrency is True"),
+    ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
+    ({"rate": 5}, "rate is 5; give a Rate, its text, or None for no limit, such as Rate(5) or '5/s'"),
+    ({"rate": "often"}, "'often' is no rate; give one like 10/s"),
+    ({"rate": "0/s"}, "'0/s' is no rate"),
+    ({"rate": "1/0s"}, "'1/0s' is no rate"),
+    ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
+    ({"weight": "3"}, "weight is '3'"),
+    ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
+    ({"max_backlog": 2**31}, "max_backlog is 2147483648"),
+    ({"on_full": "block"}, "on_full is 'block'; give 'raise' or 'drop'"),
+    ({"on_full": None}, "on_full is None"),
+]
+_RATES: list[tuple[tuple[Any, ...], str]] = [
+    ((0,), "the count of a rate is 0; give a number above 0"),
+    ((True,), "the count of a rate is True"),
+    (("5",), "the count of a rate is '5'"),
+    ((float("nan"),), "the count of a rate is nan"),
+    ((1, 5), "the time of a rate is 5; give a timedelta"),
+    ((1, timedelta(366)), "the time of a rate is datetime.timedelta(days=366)"),
+    ((1, timedelta()), "is more than a million a second"),
+    ((10_000_000,), "a rate of 10000000 in 0:00:01 is more than a million a second"),
+    ((float("inf"),), "the count of a rate is inf; give a number above 0"),
+    ((1, timedelta(365), 2), "the interval times the burst of a rate is datetime.timedelta(days=730)"),
+    ((1e-9,), "the time between two messages of a rate is datetime.timedelta(days=11574"),
+    ((1e-300,), "the time between two messages of a rate is longer than 365 days; give a higher count"),
+    ((50, timedelta(seconds=1), 0), "the burst of a rate is 0; give an int from 1 to 1000000"),
+    ((50, timedelta(seconds=1), 2.5), "the burst of a rate is 2.5"),
+]
 
 
 @pytest.mark.parametrize(
@@ -157,42 +141,49 @@ def test_what_is_no_field_of_a_policy() -> None:
         policy(rate_burst=10)
 
 
+_MESSAGES: list[tuple[dict[str, Any], str]] = [
+    ({"channel": ""}, "channel '' has 0 bytes of UTF-8; use 1 to 512"),
+    ({"channel": "x" * 513}, "has 513 bytes"),
+    ({"channel": "é" * 257}, "has 514 bytes"),
+    ({"channel": "x" * 10_240}, "has 10240 bytes"),
+    ({"channel": "a\x00b"}, r"channel 'a\x00b' holds a NUL"),
+    ({"channel": "\ud83d"}, "holds a lone surrogate"),
+    ({"channel": None}, "channel is None; give a str"),
+    ({"kind": ""}, "kind '' has 0 bytes"),
+    ({"kind": None}, "kind is None"),
+    ({"key": ""}, "key '' has 0 bytes"),
+    ({"key": 5}, "key is 5"),
+    ({"delay": 5}, "delay is 5; give a timedelta"),
+    ({"delay": timedelta(seconds=-1)}, "delay is datetime.timedelta(days=-1, seconds=86399)"),
+    ({"delay": timedelta(366)}, "365 days"),
+    ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
+    ({"at": "tomorrow"}, "at is 'tomorrow'; give an aware datetime"),
+    ({"at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "after the year 9999 in UTC"),
+    ({"priority": 0}, "priority is 0; give an int from 1"),
+    ({"priority": 2**31}, "priority is 2147483648"),
+    ({"priority": True}, "priority is True"),
+    ({"max_attempts": 0}, "max_attempts is 0"),
+    ({"key": "k", "on_duplicate": "ignore"}, "on_duplicate is 'ignore'; give 'skip', 'raise' or 'replace'"),
+    ({"key": "k", "on_duplicate": None}, "on_duplicate is None"),
+    ({"key": "k", "on_duplicate": ["raise"]}, "on_duplicate is ['raise']"),
+    ({"on_duplicate": "replace"}, "on_duplicate is 'replace' and there is no key"),
+    ({"at": datetime.now(UTC), "delay": timedelta(), "priority": 1}, "message has delay and at"),
+]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "said"),
     [
-        ({"channel": ""}, "channel '' has 0 bytes of UTF-8; use 1 to 512"),
-        ({"channel": "x" * 513}, "has 513 bytes"),
-        ({"channel": "é" * 257}, "has 514 bytes"),
-        ({"channel": "x" * 10_240}, "has 10240 bytes"),
-        ({"channel": "a\x00b"}, r"channel 'a\x00b' holds a NUL"),
-        ({"channel": "\ud83d"}, "holds a lone surrogate"),
-        ({"channel": None}, "channel is None; give a str"),
-        ({"kind": ""}, "kind '' has 0 bytes"),
-        ({"kind": None}, "kind is None"),
-        ({"key": ""}, "key '' has 0 bytes"),
-        ({"key": 5}, "key is 5"),
-        ({"delay": 5}, "delay is 5; give a timedelta"),
-        ({"delay": timedelta(seconds=-1)}, "delay is datetime.timedelta(days=-1, seconds=86399)"),
-        ({"delay": timedelta(366)}, "365 days"),
-        ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
-        ({"at": "tomorrow"}, "at is 'tomorrow'; give an aware datetime"),
-        ({"at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "after the year 9999 in UTC"),
-        ({"priority": 0}, "priority is 0; give an int from 1"),
-        ({"priority": 2**31}, "priority is 2147483648"),
-        ({"priority": True}, "priority is True"),
-        ({"max_attempts": 0}, "max_attempts is 0"),
-        ({"key": "k", "on_duplicate": "ignore"}, "on_duplicate is 'ignore'; give 'skip', 'raise' or 'replace'"),
-        ({"key": "k", "on_duplicate": None}, "on_duplicate is None"),
-        ({"key": "k", "on_duplicate": ["raise"]}, "on_duplicate is ['raise']"),
-        ({"on_duplicate": "replace"}, "on_duplicate is 'replace' and there is no key"),
-        ({"at": datetime.now(UTC), "delay": timedelta(), "priority": 1}, "message has delay and at"),
+        *((partial(ChannelPolicy, **given), said) for given, said in _POLICIES),
+        *((partial(Rate, *given), said) for given, said in _RATES),
+        *((partial(EnqueueFactory.build, **given), said) for given, said in _MESSAGES),
     ],
 )
-def test_messages(arguments: dict[str, Any], message: str) -> None:
-    """A message that cannot be kept is refused with the name and the value, cut short."""
+def test_what_cannot_be_kept(make: Callable[[], object], said: str) -> None:
+    """A policy, rate or message is refused with the name and the value, cut short."""
     with pytest.raises(InvalidArgument) as caught:
-        EnqueueFactory.build(**arguments)
-    assert message in str(caught.value)
+        make()
+    assert said in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
