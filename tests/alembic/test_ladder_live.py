@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from threading import Condition, Event, Lock
+from threading import Condition, Event
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
@@ -36,80 +36,53 @@ MOST = 600
 
 
 class Clients:
-    """Producers and consumers that know version 1, and a consumer that needs version 2, each in a thread."""
+    """Producers and consumers, each in a thread."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.stopped = Event()
         self.progress: Counter[str] = Counter()
         self.moved = Condition()
         self.enqueued: list[int] = []
         self.completed: list[int] = []
-        self.futures: dict[str, Future[None]] = {}
-        self.rolled_out = Event()
-        self.newer = Lock()
+        self.working: dict[str, Future[None]] = {}
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Start everybody; afterwards stop them, and raise what went wrong in any of them."""
-        jobs: dict[str, Callable[[Clients, Engine], None]] = {
-            "producer": produce,
-            "consumer": consume,
-            "other consumer": consume,
-            "newer consumer": partial(consume, newer=True),
-        }
+    def at_work(self, **jobs: Callable[["Clients", Engine], None]) -> Iterator[None]:
+        """Let them do their jobs; afterwards stop them, and raise what went wrong in any of them."""
+        stopped = Event()
         with ThreadPoolExecutor(len(jobs)) as threads:
-            self.futures = {name: threads.submit(self.work, name, job) for name, job in jobs.items()}
+            self.working |= {name: threads.submit(self.work, name, job, stopped) for name, job in jobs.items()}
             try:
                 yield
             finally:
-                self.stopped.set()
-        for future in self.futures.values():
-            future.result()
+                stopped.set()
+        for name in jobs:
+            self.working.pop(name).result()
 
-    def work(self, name: str, job: Callable[["Clients", Engine], None]) -> None:
+    def work(self, name: str, job: Callable[["Clients", Engine], None], stopped: Event) -> None:
         """Do a job again and again on an engine of its own."""
         engine = create_engine(self.database.url)
-        while not self.stopped.is_set():
-            if "producer" in name and len(self.enqueued) - len(self.completed) > MOST:
-                with self.moved:
+        while not stopped.is_set():
+            with self.moved:
+                if job is produce and len(self.enqueued) - len(self.completed) > MOST:
                     self.moved.wait(0.1)
-                continue
-            if "newer" in name:
-                if not self.rolled_out.wait(0.1):
                     continue
-                with self.newer:
-                    if self.rolled_out.is_set():
-                        job(self, engine)
-            else:
-                job(self, engine)
+            job(self, engine)
             with self.moved:
                 self.progress[name] += 1
                 self.moved.notify_all()
         engine.dispose()
 
-    def roll_back(self) -> None:
-        """The database is about to be migrated back: end the program that needs the newer version."""
-        self.rolled_out.clear()
-        with self.newer:
-            pass
-
     def goes_on(self) -> None:
         """Return when each of them has done its job a few more times; fail if one has ended or does not get on."""
-        working = [name for name in self.futures if "newer" not in name or self.rolled_out.is_set()]
+
+        def went_on() -> bool:
+            done = [future.result() for future in self.working.values() if future.done()]
+            return not done and all(self.progress[name] >= before[name] + 8 for name in self.working)
+
         with self.moved:
             before = Counter(self.progress)
-            moved = self.moved.wait_for(
-                lambda: (
-                    all(self.progress[name] >= before[name] + 8 for name in working)
-                    or any(future.done() for future in self.futures.values())
-                ),
-                PATIENCE.total_seconds() * 2,
-            )
-        for future in self.futures.values():
-            if future.done():
-                future.result()
-        assert moved, f"{before} became {self.progress}"
+            assert self.moved.wait_for(went_on, PATIENCE.total_seconds() * 2), f"{before} became {self.progress}"
 
 
 def produce(clients: Clients, engine: Engine) -> None:
@@ -160,14 +133,13 @@ def test_steps_under_load(project: Project, empty_database: Database) -> None:
     engine = create_engine(empty_database.url)
     Queue(QUEUE).configure(engine, defaults=ChannelPolicy(max_concurrency=3, max_backlog=10_000))
     clients = Clients(empty_database)
-    with clients.at_work():
+    with clients.at_work(producer=produce, consumer=consume, other_consumer=consume):
         for way, revision in (("upgrade", "two"), ("downgrade", "one"), ("upgrade", "two")):
             clients.goes_on()
-            clients.roll_back()
             project.run(way, revision)
             if way == "upgrade":
-                clients.rolled_out.set()
-        clients.goes_on()
+                with clients.at_work(newer_consumer=partial(consume, newer=True)):
+                    clients.goes_on()
 
     # Nobody else has any in hand, and each channel gives up to three: each round takes some, or something is stuck.
     while left := empty_database.value("select count(*) from fq_message"):

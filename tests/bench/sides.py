@@ -9,21 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tests.bench.wire import (
-    INT4,
-    INT4_ARRAY,
-    INT8,
-    INT8_ARRAY,
-    TEXT,
-    TID_ARRAY,
-    Statement,
-    Wire,
-    array,
-    column,
-    int4,
-    int8,
-    number,
-)
+from tests.bench import wire as client
+from tests.bench.wire import INT4, INT4_ARRAY, INT8, INT8_ARRAY, TEXT, TID_ARRAY, Statement, Wire, array, int4, int8
 
 QUEUE: Final = b"bench"
 LEASE: Final = int8(30_000_000)
@@ -70,8 +57,8 @@ class Fair:
         answer = self.wire.call(_FAIR_DEQUEUE, QUEUE, int4(limit), LEASE, self.consumer, self._lease)
         last = answer.ntuples - 1
         self._lease = answer.get_value(last, 11) or int8(0)
-        ids, places, deliveries = (column(answer, index, last) for index in (0, 1, 10))
-        more = last > 0 or number(answer.get_value(last, 12)) == 0
+        ids, places, deliveries = (client.column(answer, index, last) for index in (0, 1, 10))
+        more = last > 0 or client.number(answer.get_value(last, 12)) == 0
         return Taken(ids, places, [self._lease] * last, deliveries, more=more)
 
     def finish(self, taken: Taken) -> None:
@@ -87,7 +74,7 @@ class Fair:
 
 def hear(wire: Wire) -> None:
     """Hear the waiting signals, chunk by chunk, each in a transaction of its own."""
-    while number(wire.call(_FAIR_HEAR, QUEUE).get_value(0, 0)):
+    while client.number(wire.call(_FAIR_HEAR, QUEUE).get_value(0, 0)):
         pass
 
 
@@ -102,7 +89,7 @@ class Plain:
     def take(self, limit: int) -> Taken:
         """See `Side`."""
         answer = self.wire.call(_PLAIN_DEQUEUE, int4(limit), self._lease)
-        ids, places, leases, deliveries = (column(answer, index, answer.ntuples) for index in (0, 1, 11, 10))
+        ids, places, leases, deliveries = (client.column(answer, index, answer.ntuples) for index in (0, 1, 11, 10))
         return Taken(ids, places, leases, deliveries, more=answer.ntuples > 0)
 
     def finish(self, taken: Taken) -> None:

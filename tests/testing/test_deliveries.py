@@ -6,17 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from sqlalchemy_fairqueue import (
-    Context,
-    Delivery,
-    HandlerTimeout,
-    InvalidArgument,
-    LeaseLost,
-    MessageCancelled,
-    PayloadError,
-    Queue,
-    Retry,
-)
+from sqlalchemy_fairqueue import Context, Delivery, Queue, Retry
+from sqlalchemy_fairqueue.errors import HandlerTimeout, InvalidArgument, LeaseLost, MessageCancelled, PayloadError
 from sqlalchemy_fairqueue.reports import GroupCounts
 from sqlalchemy_fairqueue.testing import make_context, make_delivery
 

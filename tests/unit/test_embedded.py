@@ -14,16 +14,8 @@ import psycopg
 import pytest
 from sqlalchemy import URL, NullPool, create_engine, make_url, text
 
-from sqlalchemy_fairqueue.embedded import (
-    DATABASE_URL_VARIABLE,
-    EmbeddedServerError,
-    Programs,
-    Server,
-    any_server,
-    embedded_server,
-    named_server,
-    scratch_database,
-)
+from sqlalchemy_fairqueue import embedded
+from sqlalchemy_fairqueue.embedded import EmbeddedServerError, Programs, Server, embedded_server
 from sqlalchemy_fairqueue.embedded.__main__ import main
 from sqlalchemy_fairqueue.embedded.server import Account
 from tests.fixtures.options import PATIENCE
@@ -174,7 +166,10 @@ def test_a_server_for_a_terminal(stop: signal.Signals) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "until Ctrl-C" in process.stdout.readline()
-        pasted = "".join(process.stdout.readline() for _ in range(2)) + f'echo "$DATABASE_URL ${DATABASE_URL_VARIABLE}"'
+        pasted = (
+            "".join(process.stdout.readline() for _ in range(2))
+            + f'echo "$DATABASE_URL ${embedded.DATABASE_URL_VARIABLE}"'
+        )
         told = subprocess.run(["sh", "-c", pasted], capture_output=True, text=True, check=True).stdout.split()  # noqa: S607
         assert told[0] == told[1]
         url = make_url(told[0])
@@ -200,16 +195,16 @@ def test_it_starts_nothing_when_it_is_asked(
 
 def test_a_named_server_is_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server named in the environment is used as it is, with our driver, and none is started; "" is no name."""
-    monkeypatch.setenv(DATABASE_URL_VARIABLE, "postgresql://me@db.example/postgres")
-    with any_server() as url:
+    monkeypatch.setenv(embedded.DATABASE_URL_VARIABLE, "postgresql://me@db.example/postgres")
+    with embedded.any_server() as url:
         assert url.render_as_string() == "postgresql+psycopg://me@db.example/postgres"
-    monkeypatch.setenv(DATABASE_URL_VARIABLE, "")
-    assert named_server() is None
+    monkeypatch.setenv(embedded.DATABASE_URL_VARIABLE, "")
+    assert embedded.named_server() is None
 
 
 def test_scratch_database_is_dropped_with_its_connections(server_url: URL) -> None:
     """A scratch database goes at the end of the block, even while somebody is still connected."""
-    with scratch_database(server_url) as url:
+    with embedded.scratch_database(server_url) as url:
         lingering = psycopg.connect(url.set(drivername="postgresql").render_as_string(hide_password=False))
     with pytest.raises(psycopg.OperationalError, match="terminat"):
         lingering.execute("select 1")

@@ -8,68 +8,39 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import (
-    ChannelFull,
-    DuplicateMessage,
-    FairQueueError,
-    HandlerTimeout,
-    InvalidArgument,
-    LeaseLost,
-    MessageCancelled,
-    MessageFailed,
-    PayloadError,
-    ResultCancelled,
-    ResultError,
-    ResultNotKept,
-    ResultNotReady,
-    SchemaMismatch,
-    UnknownMessage,
-    errors,
-)
+from sqlalchemy_fairqueue import errors
 from sqlalchemy_fairqueue.database.errors import to_install
-from sqlalchemy_fairqueue.errors import (
-    AutocommitError,
-    HandlerCrashed,
-    IsolationError,
-    LockOrderError,
-    NotGranted,
-    StartError,
-    UnknownChannel,
-    UnknownGroup,
-    UnknownSchedule,
-    UnsentWork,
-    WorkerError,
-)
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.models import ReadOnlyModel
 from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.texts import said
 
 _ERRORS = [
-    AutocommitError("x"),
-    ChannelFull("x", "customer-7", 1000),
-    DuplicateMessage("customer-7", "daily", 17),
-    HandlerCrashed(17, "parse", -11),
-    HandlerTimeout(17, "parse", timedelta(seconds=5)),
-    InvalidArgument("x"),
-    IsolationError("x"),
-    LeaseLost((17, 18), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b"),
-    LockOrderError("x", sent=("", "q", "b", ""), refused=("", "q", "a", "")),
-    MessageCancelled(17),
-    NotGranted("x"),
-    PayloadError("is odd", "$.a[0]"),
-    SchemaMismatch("x"),
-    ResultError(17),
-    ResultNotReady(17, timedelta(seconds=3)),
-    MessageFailed(17, "no", "ValueError: x"),
-    ResultCancelled(17),
-    ResultNotKept(17, "it expired"),
-    UnknownMessage(17, "q"),
-    UnknownChannel("x", "q", "a"),
-    UnknownGroup("x", "q", UUID(int=7)),
-    UnknownSchedule("x", "q", "a", "nightly"),
-    StartError("documents", "client", "OSError: no"),
-    UnsentWork("x"),
-    WorkerError("x"),
+    errors.AutocommitError("x"),
+    errors.ChannelFull("x", "customer-7", 1000),
+    errors.DuplicateMessage("customer-7", "daily", 17),
+    errors.HandlerCrashed(17, "parse", -11),
+    errors.HandlerTimeout(17, "parse", timedelta(seconds=5)),
+    errors.InvalidArgument("x"),
+    errors.IsolationError("x"),
+    errors.LeaseLost((17, 18), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b"),
+    errors.LockOrderError("x", sent=("", "q", "b", ""), refused=("", "q", "a", "")),
+    errors.MessageCancelled(17),
+    errors.NotGranted("x"),
+    errors.PayloadError("is odd", "$.a[0]"),
+    errors.SchemaMismatch("x"),
+    errors.ResultError(17),
+    errors.ResultNotReady(17, timedelta(seconds=3)),
+    errors.MessageFailed(17, "no", "ValueError: x"),
+    errors.ResultCancelled(17),
+    errors.ResultNotKept(17, "it expired"),
+    errors.UnknownMessage(17, "q"),
+    errors.UnknownChannel("x", "q", "a"),
+    errors.UnknownGroup("x", "q", UUID(int=7)),
+    errors.UnknownSchedule("x", "q", "a", "nightly"),
+    errors.StartError("documents", "client", "OSError: no"),
+    errors.UnsentWork("x"),
+    errors.WorkerError("x"),
 ]
 
 

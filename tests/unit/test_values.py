@@ -1,7 +1,7 @@
 import copy
 import pickle
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from typing import Any
@@ -10,48 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue import (
-    Bury,
-    ChannelPolicy,
-    Delivery,
-    Enqueue,
-    InvalidArgument,
-    Lease,
-    PayloadError,
-    Rate,
-    Release,
-    Retry,
-)
+from sqlalchemy_fairqueue import Bury, ChannelPolicy, Enqueue, Queue, Rate, Release, Retry
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.reports import Deliveries
+from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import Undecoded
 from sqlalchemy_fairqueue.values.outcomes import Outcome
 from tests.factories import EnqueueFactory
-
-_LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class _Busy(Retry):
     """An outcome of an application."""
 
 
-def _delivery(**given: Any) -> Delivery:
-    values: dict[str, Any] = {
-        "message_id": 1,
-        "queue": "q",
-        "channel": "c",
-        "kind": "k",
-        "content": b"1",
-        "headers": {"a": 1},
-        "attempt": 1,
-        "max_attempts": 3,
-        "enqueued_at": _LEASE.expires_at,
-        "lease": _LEASE,
-        "deliveries": 1,
-        "row_id": "(0,1)",
-        "decoded": {"x": 1},
-    }
-    return Delivery(**values | given)
+_DELIVERY = make_delivery(Queue("q"), 1, kind="k", headers={"a": 1})
 
 
 @given(st.datetimes(timezones=st.timezones()), st.timedeltas())
@@ -200,7 +173,7 @@ def test_extremes_are_kept() -> None:
 
 def test_values_are_frozen_and_copied() -> None:
     """Values cannot be changed, compare by what they hold, and survive copy and pickle."""
-    for value in (ChannelPolicy(weight=3), Enqueue(channel="a", payload={"x": 1}), _LEASE, _delivery()):
+    for value in (ChannelPolicy(weight=3), Enqueue(channel="a", payload={"x": 1}), _DELIVERY.lease, _DELIVERY):
         with pytest.raises(AttributeError):
             setattr(value, fields(value)[0].name, 2)
         for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301 - our own
@@ -242,12 +215,12 @@ def test_outcomes_are_compared_by_value() -> None:
 
 def test_deliveries_are_hashable() -> None:
     """A delivery with headers can be put in a set, as any other."""
-    assert len({_delivery(), _delivery(), _delivery(message_id=2), _delivery(headers=None)}) == 3
+    assert len({_DELIVERY, replace(_DELIVERY), replace(_DELIVERY, message_id=2), replace(_DELIVERY, headers=None)}) == 3
 
 
 def test_a_payload_that_could_not_be_decoded() -> None:
     """Only asking for the payload raises, each time anew."""
-    delivery = _delivery(decoded=PayloadError("odd"))
+    delivery = replace(_DELIVERY, decoded=PayloadError("odd"))
     for _ in range(2):
         with pytest.raises(PayloadError, match="odd"):
             _ = delivery.payload
@@ -263,7 +236,7 @@ def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
         made.append((content, kind))
         return made
 
-    delivery = _delivery(decoded=Undecoded(make))
+    delivery = replace(_DELIVERY, decoded=Undecoded(make))
     assert made == []
     assert delivery.payload is delivery.payload
     for again in (copy.deepcopy(delivery), pickle.loads(pickle.dumps(delivery))):  # noqa: S301 - our own
@@ -273,7 +246,7 @@ def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
 
 def test_batches() -> None:
     """A batch is a list that knows when to poll again, also after copy and pickle."""
-    batch = Deliveries([_delivery()], timedelta(seconds=1))
+    batch = Deliveries([_DELIVERY], timedelta(seconds=1))
     for again in (batch, copy.copy(batch), pickle.loads(pickle.dumps(batch))):  # noqa: S301 - our own
-        assert again == [_delivery()]
+        assert again == [_DELIVERY]
         assert again.due_in == timedelta(seconds=1)
