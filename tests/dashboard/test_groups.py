@@ -40,7 +40,7 @@ def test_groups(browse: Browse, engine: Engine, database: Database) -> None:
 
 
 def test_cancel(browse: Browse, engine: Engine, audit: Audit) -> None:
-    """An operator cancels what has not ended, after a question."""
+    """An operator cancels what has not ended, after a question. An id of no group is not found, by page and action."""
     group = enqueue_group(engine, "a", "b", "c")
     lease(engine, 1)
     user = browse("operator")
@@ -51,12 +51,6 @@ def test_cancel(browse: Browse, engine: Engine, audit: Audit) -> None:
     assert "Cancelled: 2." in user.submit(asked.form("Cancel them")).text
     assert (QUEUE.groups.status(engine, group).cancelled, QUEUE.groups.status(engine, group).pending) == (2, 1)
     assert f"did cancel_group on queue 'documents' group='{group}': cancelled 2, 1 out" in audit()[-1]
-
-
-def test_groups_that_are_none(browse: Browse, engine: Engine) -> None:
-    """An id of no group is not found, on its page and by its action."""
-    user = browse("operator")
-    form = user.get("group", queue="documents", group=enqueue_group(engine, "a")).form("Cancel…")
     for group in ("", "x", "00000000-0000-4000-8000-000000000000", "'; drop table fq_group; --"):
         assert user.get("group", queue="documents", group=group).status == 404
         form.action = f"act?action=cancel_group&queue=documents&group={group}"
