@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.sql import Difference, assert_no_drift, catalog, find_
 from sqlalchemy_fairqueue.sql.catalog import installed_version
 from sqlalchemy_fairqueue.sql.files import folder, versions
 from sqlalchemy_fairqueue.sql.schema import quoted
-from tests.alembic.conftest import ODD, VERSIONS
+from tests.alembic.conftest import VERSIONS
 from tests.alembic.freezing import frozen
 from tests.fixtures.database import Database, MakeDatabase, install
 
@@ -76,16 +76,6 @@ def test_frozen_catalogs(make_database: MakeDatabase, version: int) -> None:
     assert frozen(found, version).splitlines() == file.read_text("utf-8").splitlines(), (
         "run python -m tests.alembic.freezing"
     )
-
-
-def test_none_where_installed(empty_database: Database) -> None:
-    """An installation is as it should be, in every schema, also without its name on the search_path."""
-    engine = create_engine(empty_database.url, poolclass=NullPool)
-    with engine.begin() as connection:
-        connection.execute(CreateSchema(ODD))
-        install(connection, schema=ODD, version=VERSIONS[-1])
-        assert_no_drift(connection, ODD)
-        assert installed_version(connection, ODD) == VERSIONS[-1]
 
 
 @pytest.mark.parametrize("first", range(3))

@@ -2,8 +2,10 @@
 
 import psycopg
 import pytest
+from sqlalchemy import NullPool, create_engine
 
 from alembic_ext import DowngradeFairqueueOp, UpgradeFairqueueOp
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.sql import drop_statements, install_statements
 from sqlalchemy_fairqueue.sql.files import functions
@@ -21,7 +23,9 @@ pytestmark = pytest.mark.installed
 def test_steps_leave_what_an_installation_does(
     project: Project, make_database: MakeDatabase, schema: str | None
 ) -> None:
-    """Up, down and up again, online and as scripts: both versions are object by object what installing them makes."""
+    """Up, down and up again, online and as scripts: both versions are object by object what installing them makes; that
+    works, and can be undone.
+    """
     online, offline, at_once = (make_database(installed=False) for _ in range(3))
     ladder(project, at_once, schema, installed=2)
     project.run("upgrade", "one")
@@ -29,6 +33,7 @@ def test_steps_leave_what_an_installation_does(
     project.run("upgrade", "one")
     run_script(offline, project.run("upgrade", "one", "--sql"))
     first = catalog(online, schema)
+    assert "function fq_dequeue" in first
     assert catalog(offline, schema) == first
 
     for _ in range(2):
@@ -38,6 +43,14 @@ def test_steps_leave_what_an_installation_does(
         project.run("downgrade", "one")
         run_script(offline, project.run("downgrade", "two:one", "--sql"))
         assert catalog(online, schema) == catalog(offline, schema) == first
+
+    queue, engine = Queue("q", schema=schema), create_engine(offline.url, poolclass=NullPool)
+    queue.enqueue(engine, channel="c", payload=1)
+    [delivery] = queue.dequeue(engine)
+    queue.complete(engine, delivery)
+    project.run("downgrade", "base")
+    run_script(offline, project.run("downgrade", "one:base", "--sql"))
+    assert catalog(online, schema) == catalog(offline, schema) == {}
 
 
 def test_privileges_stay(project: Project, empty_database: Database) -> None:

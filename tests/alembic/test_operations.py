@@ -1,53 +1,14 @@
 """op.create_fairqueue and op.drop_fairqueue, in a migration run by Alembic's command line."""
 
 import pytest
-from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import Queue
 from tests.alembic.catalog import catalog
-from tests.alembic.conftest import LATEST, Project
-from tests.alembic.migrations import run_script, write
+from tests.alembic.conftest import Project
+from tests.alembic.migrations import write
 from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed
-
-
-@pytest.mark.many(1)
-def test_script_and_connection_leave_the_same_catalog(
-    project: Project, make_database: MakeDatabase, schema: str | None
-) -> None:
-    """``alembic upgrade`` and the script of ``alembic upgrade --sql`` make the same objects, which work; both can be
-    undone, and done again, between operations of the user's.
-    """
-    online, offline = make_database(installed=False), make_database(installed=False)
-    made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}, if_not_exists=True))"
-    project.migration(
-        "one",
-        f"""\
-        op.create_table("upload", sa.Column("id", sa.Integer, primary_key=True))
-        {made}
-        op.create_fairqueue(version={LATEST}, schema={schema!r})
-        op.execute("comment on table upload is 'it is 100% ours'")
-        """,
-        f"op.drop_fairqueue(version={LATEST}, schema={schema!r})\nop.drop_table('upload')",
-    )
-    project.point_at(online.url)
-    project.run("upgrade", "head")
-    run_script(offline, project.run("upgrade", "head", "--sql"))
-    before = catalog(online, schema)
-    assert "function fq_dequeue" in before
-    assert catalog(offline, schema) == before
-    queue, engine = Queue("q", schema=schema), create_engine(offline.url, poolclass=NullPool)
-    queue.enqueue(engine, channel="c", payload=1)
-    [delivery] = queue.dequeue(engine)
-    queue.complete(engine, delivery)
-
-    project.run("downgrade", "base")
-    run_script(offline, project.run("downgrade", "one:base", "--sql"))
-    assert catalog(online, schema) == catalog(offline, schema) == {}
-    project.run("upgrade", "head")
-    assert catalog(online, schema) == before
 
 
 def test_no_schema_is_the_connections_default(project: Project, make_database: MakeDatabase) -> None:
@@ -101,17 +62,6 @@ def test_drop_leaves_what_is_the_users(project: Project, empty_database: Databas
     empty_database.execute("drop view backlog")
     project.run("downgrade", "base")
     assert set(catalog(empty_database, kinds=("relation", "function"))) == {"relation fq_report", "function fq_mine"}
-
-
-def test_import_in_env_is_enough(project: Project, empty_database: Database) -> None:
-    """``import alembic_ext`` in env.py serves migrations that do not import it."""
-    write(project, 1)
-    migration = project.root / "migrations" / "versions" / "one_.py"
-    migration.write_text(migration.read_text().replace("import alembic_ext\n", ""))
-    project.edit_env("from alembic import context\n", "from alembic import context\nimport alembic_ext\n")
-    project.point_at(empty_database.url)
-    project.run("upgrade", "head")
-    assert empty_database.value("select fq_version()") == 1
 
 
 def test_invoked_as_values(project: Project, empty_database: Database, make_database: MakeDatabase) -> None:

@@ -37,7 +37,8 @@ def run_in_psql(database: Database, script: str) -> subprocess.CompletedProcess[
 def test_ladder(project: Project, empty_database: Database) -> None:
     """Installation, steps and drop, in a schema whose name psql could trip over, leave what they should."""
     ladder(project, empty_database, SCHEMA)
-    project.migration("three", f"op.repair_fairqueue({LATEST}, schema={SCHEMA!r})", down="two")
+    users = "op.execute(\"comment on schema public is 'it is 100% ours'\")"
+    project.migration("three", f"{users}\nop.repair_fairqueue({LATEST}, schema={SCHEMA!r})\n{users}", down="two")
     done = run_in_psql(empty_database, project.run("upgrade", "head", "--sql"))
     assert (done.returncode, done.stderr) == (0, "")
     with empty_database.own.connect() as connection:
@@ -46,6 +47,7 @@ def test_ladder(project: Project, empty_database: Database) -> None:
     done = run_in_psql(empty_database, project.run("downgrade", "three:base", "--sql"))
     assert (done.returncode, done.stderr) == (0, "")
     assert catalog(empty_database, SCHEMA) == {}
+    assert empty_database.value("select obj_description('public'::regnamespace)") == "it is 100% ours"
 
 
 def test_refusal(project: Project, empty_database: Database) -> None:
