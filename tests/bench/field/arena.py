@@ -79,7 +79,7 @@ class Script:
 @contextlib.contextmanager
 def speaking(python: str, contestant: Contestant, url: str) -> Iterator[Script]:
     """Run a script for the block."""
-    command = [python, "-m", f"tests.bench.peers.{contestant.script}", url, *contestant.arguments]
+    command = [python, "-m", "tests.bench.peers", contestant.script, url, *contestant.arguments]
     pipe = subprocess.PIPE
     with (
         tempfile.TemporaryFile("w+") as complaints,

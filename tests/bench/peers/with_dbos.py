@@ -6,16 +6,15 @@ as it has slots.
 
 import asyncio
 import os
-import sys
 from typing import Any
 
 import sqlalchemy
 from dbos import DBOS, DBOSClient  # type: ignore[import-not-found]
 
-from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, handled_in_thread
 
 
-class WithDbos:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str, mode: str = "") -> None:
@@ -86,7 +85,3 @@ class WithDbos:
 
     async def stop(self) -> None:
         await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=10)
-
-
-if __name__ == "__main__":
-    speak(WithDbos(*sys.argv[1:]))
