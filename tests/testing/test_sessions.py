@@ -29,33 +29,18 @@ async def test_rolled_back(engine: Engine, async_engine: AsyncEngine, queue: Que
     assert database.value("select count(*) from fq_message") == 0
 
 
-def test_sessions_of_the_application(engine: Engine, queue: Queue) -> None:
-    """A sessionmaker makes the session of the test and those of handlers, with the application's own class."""
+def test_inline(engine: Engine, queue: Queue, database: Database) -> None:
+    """At each commit the handlers run, those of what handlers enqueue included; all of it is rolled back. The sessions
+    of the test and of handlers are made by a sessionmaker, with the application's own class.
+    """
+    handled: list[object] = []
 
     class Own(Session):
         """As SQLModel's Session, which has more methods."""
 
-    @queue.handler("own")
-    def own(delivery: Delivery, session: Session) -> None:
-        assert delivery.payload == 1
-        assert isinstance(session, Own)
-
-    made = sessionmaker(engine, class_=Own, autoflush=False)
-    with rolled_back(engine, session_factory=made) as session:
-        assert isinstance(session, Own)
-        assert not session.autoflush
-        with inline(session, queue, session_factory=made) as performed:
-            queue.enqueue(session, channel="a", payload=1, kind="own")
-            session.commit()
-        assert len(performed) == 1
-
-
-def test_inline(engine: Engine, queue: Queue, database: Database) -> None:
-    """At each commit the handlers run, those of what handlers enqueue included; all of it is rolled back."""
-    handled: list[object] = []
-
     @queue.handler("split")
     def split(delivery: Delivery, session: Session) -> None:
+        assert isinstance(session, Own)
         for part in delivery.payload:
             queue.enqueue(session, channel=delivery.channel, payload=part, kind="part")
 
@@ -63,8 +48,10 @@ def test_inline(engine: Engine, queue: Queue, database: Database) -> None:
     def part(delivery: Delivery) -> None:
         handled.append(delivery.payload)
 
-    with rolled_back(engine) as session:
-        with inline(session, queue) as performed:
+    made = sessionmaker(engine, class_=Own, autoflush=False)
+    with rolled_back(engine, session_factory=made) as session:
+        assert not session.autoflush
+        with inline(session, queue, session_factory=made) as performed:
             queue.enqueue(session, channel="a", payload=[1, 2], kind="split")
             session.flush()
             assert performed == []
