@@ -53,9 +53,9 @@ def code(declared: str, *, base: str = "pass", imported: str = "import alembic_e
     return "\n".join(["import sqlalchemy as sa, sqlalchemy.orm", imported, made, dedent(declared), dedent(more)])
 
 
-def environment(project: Project, declared: str, *, options: str = "", **written_besides: str) -> None:
+def environment(project: Project, declared: str, *, options: str = "", **more_code: str) -> None:
     """Give env.py models, and options for ``context.configure(...)``."""
-    written = _in_a_module(project.root.parent, code(declared, **written_besides))
+    written = _in_a_module(project.root.parent, code(declared, **more_code))
     project.edit_env("target_metadata = None\n", f"{written}\ntarget_metadata = Base.metadata\n")
     if options:
         line = "connection=connection, target_metadata=target_metadata"

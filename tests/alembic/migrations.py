@@ -53,16 +53,11 @@ def install(project: Project, version: int = LATEST, *schemas: str | None) -> No
 
 
 def installed(
-    project: Project,
-    make_database: MakeDatabase,
-    version: int = LATEST,
-    schema: str | None = None,
-    *,
-    search_path: str | None = None,
+    project: Project, make_database: MakeDatabase, version: int = LATEST, schema: str | None = None
 ) -> Database:
     """What `install` leaves in an empty database, cloned: installing takes ten times as long."""
     database = make_database(version=version, schema=schema)
-    project.point_at(database.url, search_path=search_path)
+    project.point_at(database.url)
     write(project, version, schema)
     project.run("stamp", "head")
     return database
@@ -72,7 +67,7 @@ def write(project: Project, version: int, *schemas: str | None) -> None:
     """Write the migration that installs a version, and drops it again."""
     up, down = "", ""
     for schema in schemas or (None,):
-        up += "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))\n"
+        up += "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}, if_not_exists=True))\n"
         up += f"op.create_fairqueue(version={version}, schema={schema!r})\n"
         down += f"op.drop_fairqueue(version={version}, schema={schema!r})\n"
     project.migration("one", up, down)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.installed
 
 ODD = 'My "odd" %:schema'
 TWO = f"{MODELS}\nmake_models(Base, 'apps')"
-READY_MADE = "from sqlalchemy_fairqueue.models import metadata; Base.metadata = metadata"
+READY_MADE = "from sqlalchemy_fairqueue.models import Message, metadata; Base.metadata = metadata"
 CONVENTION = (
     "metadata = sa.MetaData(naming_convention={'ix': 'i_%(column_0_label)s', 'ck': 'c_%(constraint_name)s', "
     "'pk': 'p_%(table_name)s', 'uq': 'u_%(table_name)s'})"
@@ -150,7 +150,8 @@ def test_search_path_and_every_schema(project: Project, empty_database: Database
 
 def test_second_of_the_search_path(project: Project, make_database: MakeDatabase) -> None:
     """A table of ours that is found in another schema of the search_path is not dropped, whatever its columns."""
-    database = installed(project, make_database, search_path="apps,public")
+    database = installed(project, make_database)
+    project.point_at(database.url, search_path="apps,public")
     database.execute("create schema apps")
     database.execute("alter table fq_message rename column error to error_text")
     environment(project, "", options="version_table_schema='public'")

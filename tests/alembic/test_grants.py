@@ -26,13 +26,9 @@ pytestmark = pytest.mark.installed
 
 def executable(database: Database, role: str, schema: str | None = None) -> list[str]:
     """The functions that a role may execute by a privilege of its own."""
-    rows = database.rows(
-        "select p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace, aclexplode(p.proacl) a "
-        "where n.nspname = :schema and a.grantee = to_regrole(quote_ident(:role)) order by 1",
-        schema=schema or "public",
-        role=role,
-    )
-    return [row.proname for row in rows]
+    found = "select p.proname from pg_proc p, aclexplode(p.proacl) a where p.pronamespace = to_regnamespace(:schema)"
+    found += " and a.grantee = to_regrole(quote_ident(:role)) order by 1"
+    return [row.proname for row in database.rows(found, schema=quoted(schema or "public"), role=role)]
 
 
 def rows(database: Database, schema: str | None = None) -> list[RoleGrant]:
@@ -43,8 +39,7 @@ def rows(database: Database, schema: str | None = None) -> list[RoleGrant]:
 
 def usable(database: Database, role: str, schema: str) -> bool:
     """Whether a role may use a schema."""
-    found: bool = database.value(f"select has_schema_privilege('{role}', :schema, 'usage')", schema=schema)
-    return found
+    return bool(database.value(f"select has_schema_privilege('{role}', :schema, 'usage')", schema=schema))
 
 
 def drift(database: Database, schema: str | None = None) -> Sequence[str]:

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from alembic_ext import DowngradeFairqueueOp, UpgradeFairqueueOp
+from alembic_ext import CreateFairqueueOp, DowngradeFairqueueOp, DropFairqueueOp, UpgradeFairqueueOp
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.sql import drop_statements, install_statements
@@ -24,7 +24,7 @@ def test_steps_leave_what_an_installation_does(
     project: Project, make_database: MakeDatabase, schema: str | None
 ) -> None:
     """Up, down and up again, online and as scripts: both versions are object by object what installing them makes; that
-    works, and can be undone.
+    works, and can be undone, and done again.
     """
     online, offline, at_once = (make_database(installed=False) for _ in range(3))
     ladder(project, at_once, schema, installed=2)
@@ -36,13 +36,10 @@ def test_steps_leave_what_an_installation_does(
     assert "function fq_dequeue" in first
     assert catalog(offline, schema) == first
 
-    for _ in range(2):
-        project.run("upgrade", "two")
-        run_script(offline, project.run("upgrade", "one:two", "--sql"))
-        assert catalog(online, schema) == catalog(offline, schema) == catalog(at_once, schema)
-        project.run("downgrade", "one")
-        run_script(offline, project.run("downgrade", "two:one", "--sql"))
-        assert catalog(online, schema) == catalog(offline, schema) == first
+    for way, revisions in 2 * (("upgrade", "one:two"), ("downgrade", "two:one")):
+        for database, script in ((online, False), (offline, True)):
+            migrate(project, database, way, revisions, script=script)
+            assert catalog(database, schema) == (catalog(at_once, schema) if way == "upgrade" else first)
 
     queue, engine = Queue("q", schema=schema), create_engine(offline.url, poolclass=NullPool)
     queue.enqueue(engine, channel="c", payload=1)
@@ -51,6 +48,8 @@ def test_steps_leave_what_an_installation_does(
     project.run("downgrade", "base")
     run_script(offline, project.run("downgrade", "one:base", "--sql"))
     assert catalog(online, schema) == catalog(offline, schema) == {}
+    project.run("upgrade", "one")
+    assert catalog(online, schema) == first
 
 
 def test_privileges_stay(project: Project, empty_database: Database) -> None:
@@ -110,6 +109,15 @@ def test_direction(kind: type[UpgradeFairqueueOp | DowngradeFairqueueOp], versio
         return
     with pytest.raises(ValueError, match=r"does not; give|there is no fairqueue version"):
         kind(*versions)
+
+
+def test_each_operation_has_an_inverse() -> None:
+    """It is undone by another one of the same versions and schema, which it undoes."""
+    steps = (UpgradeFairqueueOp(1, 2, "Apps"), DowngradeFairqueueOp(2, 1, "Apps"))
+    for one in (CreateFairqueueOp(2, "Apps"), DropFairqueueOp(2, "Apps"), *steps):
+        inverse = one.reverse()
+        assert (type(inverse) is type(one), {*inverse.versions}, inverse.schema) == (False, {*one.versions}, "Apps")
+        assert inverse.reverse().to_diff_tuple() == one.to_diff_tuple()
 
 
 @pytest.mark.parametrize(("schema", "script"), [(None, False), (ODD, True)], ids=["online", "script"])
