@@ -12,18 +12,12 @@ _QUERIES = {
     """,
     "column": """
         select c.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity,
-          a.attcollation::regcollation::text, pg_get_expr(d.adbin, d.adrelid)
+          a.attcollation::regcollation::text, row_number() over (partition by c.oid order by a.attnum),
+          pg_get_expr(d.adbin, d.adrelid)
         from pg_attribute a join pg_class c on c.oid = a.attrelid
         left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
         where c.relnamespace = to_regnamespace(:quoted) and c.relkind in ('r', 'p') and a.attnum > 0
           and not a.attisdropped
-    """,
-    "order of columns in": """
-        select c.relname, string_agg(a.attname, ' ' order by a.attnum)
-        from pg_attribute a join pg_class c on c.oid = a.attrelid
-        where c.relnamespace = to_regnamespace(:quoted) and c.relkind in ('r', 'p') and a.attnum > 0
-          and not a.attisdropped
-        group by c.relname
     """,
     "index": """
         select c.relname, pg_get_indexdef(c.oid), i.indisprimary from pg_index i join pg_class c on c.oid = i.indexrelid

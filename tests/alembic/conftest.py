@@ -1,6 +1,7 @@
 """An Alembic environment of a user's, made by Alembic's own template and driven by its command line."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -54,15 +55,12 @@ class Project:
 
     root: Path
 
-    def point_at(self, url: URL, *, search_path: str | None = None) -> None:
-        """Let the environment use a database, and a search_path if one is given."""
-        if search_path is not None:
-            url = url.update_query_dict({"options": f"-csearch_path={search_path}"})
-        rendered = url.render_as_string(hide_password=False).replace("%", "%%")
-        lines = self.ini.read_text().splitlines()
-        self.ini.write_text(
-            "\n".join(f"sqlalchemy.url = {rendered}" if line.startswith("sqlalchemy.url") else line for line in lines)
-        )
+    def point_at(self, *urls: URL, search_path: str | None = None) -> None:
+        """Let the environment use a database, or several, and a search_path if one is given."""
+        options = {} if search_path is None else {"options": f"-csearch_path={search_path}"}
+        given = [url.update_query_dict(options).render_as_string(hide_password=False) for url in urls]
+        lines = iter(f"sqlalchemy.url = {url.replace('%', '%%')}" for url in given)
+        self.ini.write_text(re.sub(r"(?m)^sqlalchemy\.url = .*", lambda _: next(lines), self.ini.read_text()))
 
     @property
     def ini(self) -> Path:

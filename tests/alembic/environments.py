@@ -13,6 +13,12 @@ from sqlalchemy_fairqueue.models import make_models
 queue = make_models(Base)
 """
 
+
+def models(schema: str | None) -> str:
+    """The models of a schema."""
+    return MODELS if schema is None else f"{MODELS[:-2]}, schema={schema!r})\n"
+
+
 UPLOADS = """
 class Account(Base):
     __tablename__ = "account"
@@ -37,33 +43,19 @@ class Account(Base):
 class Work(MessageMixin, Base):
     account_id = sa.orm.mapped_column(sa.ForeignKey("zz_account.id", name="work_account"), index=True)
 """
+ADDED = ["op.add_column", "op.create_foreign_key", "op.create_index"]
+"""What it adds to our table."""
 
 
-def code(models: str, *, base: str = "pass", imported: str = "import alembic_ext", more: str = "") -> str:
+def code(declared: str, *, base: str = "pass", imported: str = "import alembic_ext", more: str = "") -> str:
     """A Base with models on it, and the import that opts in."""
-    return "\n".join(
-        [
-            "import sqlalchemy as sa",
-            "import sqlalchemy.orm",
-            imported,
-            f"class Base(sa.orm.DeclarativeBase):\n    {base}\n",
-            dedent(models),
-            dedent(more),
-        ]
-    )
+    made = f"class Base(sa.orm.DeclarativeBase):\n    {base}\n"
+    return "\n".join(["import sqlalchemy as sa, sqlalchemy.orm", imported, made, dedent(declared), dedent(more)])
 
 
-def environment(
-    project: Project,
-    models: str,
-    *,
-    base: str = "pass",
-    imported: str = "import alembic_ext",
-    more: str = "",
-    options: str = "",
-) -> None:
+def environment(project: Project, declared: str, *, options: str = "", **more_code: str) -> None:
     """Give env.py models, and options for ``context.configure(...)``."""
-    written = _in_a_module(project.root.parent, code(models, base=base, imported=imported, more=more))
+    written = _in_a_module(project.root.parent, code(declared, **more_code))
     project.edit_env("target_metadata = None\n", f"{written}\ntarget_metadata = Base.metadata\n")
     if options:
         line = "connection=connection, target_metadata=target_metadata"

@@ -3,22 +3,16 @@
 ``python -m tests.alembic.freezing`` writes those of the package and those of the ladder, on a server of its own.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sqlalchemy import URL, create_engine
+from sqlalchemy import URL, Connection, create_engine
 
 from sqlalchemy_fairqueue.embedded import embedded_server
 from sqlalchemy_fairqueue.sql.catalog import Catalog, _frozen, read_catalog
 from sqlalchemy_fairqueue.sql.files import FOLDERS, folder, versions
 from sqlalchemy_fairqueue.sql.statements import install_statements
 from tests.alembic.conftest import climbed
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 _SCHEMA = "fairqueue_freezing"
 

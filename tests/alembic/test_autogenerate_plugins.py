@@ -7,16 +7,10 @@ import pytest
 
 from sqlalchemy_fairqueue.sql import find_drift
 from tests.alembic.conftest import SHIPPED, Project
-from tests.alembic.environments import environment
-from tests.alembic.migrations import calls, installed
-from tests.alembic.test_grants import roles
+from tests.alembic.environments import environment, models
+from tests.alembic.migrations import calls, installed, roles
 from tests.fixtures.database import Database, MakeDatabase
 
-_MODELS = """
-from sqlalchemy_fairqueue.models import make_models
-
-queue = make_models(Base, schema={schema!r})
-"""
 _ALEMBIC_UTILS = """
 from alembic_utils.pg_view import PGView
 from alembic_utils.replaceable_entity import register_entities
@@ -43,20 +37,13 @@ register_alembic_events()
 _HIDE = """include_name=lambda name, type_, parents: ".fq_" not in f".{name}", """
 
 
-@pytest.fixture(params=["public", "queue"])
-def place(request: pytest.FixtureRequest) -> str:
-    """The schema of the installation."""
-    name: str = request.param
-    return name
-
-
-def _models(place: str) -> str:
-    return _MODELS.format(schema=None if place == "public" else place)
+def _named(place: str) -> str | None:
+    return None if place == "public" else place
 
 
 def _prepared(project: Project, make_database: MakeDatabase, place: str) -> Database:
     """An installation, and a function, a view and a trigger on a table of ours that the user has given up."""
-    database = installed(project, make_database, SHIPPED, None if place == "public" else place)
+    database = installed(project, make_database, SHIPPED, _named(place))
     database.execute("create function gone() returns integer language sql as 'select 1'")
     database.execute("create view gone_view as select 1 as one")
     database.execute(
@@ -74,6 +61,7 @@ def _migrated(project: Project, database: Database, place: str) -> list[str]:
     return sorted(calls(project.body("two").split("def downgrade")[0]))
 
 
+@pytest.mark.parametrize("place", ["public", "queue"])
 @pytest.mark.parametrize("way", ["our hook", "a filter"])
 def test_alembic_utils_leaves_ours_alone(project: Project, make_database: MakeDatabase, place: str, way: str) -> None:
     """alembic_utils changes what is the user's, also with a name like ours, and nothing of ours: where alembic_ext
@@ -83,26 +71,24 @@ def test_alembic_utils_leaves_ours_alone(project: Project, make_database: MakeDa
     database = _prepared(project, make_database, place)
     more = _ALEMBIC_UTILS.format(place=place)
     if way == "our hook":
-        environment(project, _models(place), more=more, options="include_schemas=True")
+        environment(project, models(_named(place)), more=more, options="include_schemas=True")
     else:
         environment(project, "", imported="", more=more, options=f"{_HIDE}include_schemas=True")
-    assert _migrated(project, database, place) == sorted(
-        [
-            f"op.create_entity({place}_fq_shown)",
-            "op.create_entity(public_shown)",
-            "op.drop_entity(public_gone)",
-            "op.drop_entity(public_gone_view)",
-            f"op.drop_entity({place}_fq_group_gone_trigger)",
-        ]
-    )
+    made = [f"op.create_entity({name})" for name in (f"{place}_fq_shown", "public_shown")]
+    dropped = ("public_gone", "public_gone_view", f"{place}_fq_group_gone_trigger")
+    expected = [*made, *(f"op.drop_entity({name})" for name in dropped)]
+    assert _migrated(project, database, place) == sorted(expected)
 
 
 @pytest.mark.many(1)
+@pytest.mark.parametrize("place", ["public", "queue"])
 def test_declarative_extensions_leave_ours_alone(project: Project, make_database: MakeDatabase, place: str) -> None:
     """sqlalchemy-declarative-extensions changes what is the user's, and nothing of ours, by the page's settings."""
     with roles(make_database(installed=False), "reader") as [reader]:
         database = _prepared(project, make_database, place)
-        environment(project, _models(place), more=_DECLARATIVE.format(role=reader), options="include_schemas=True")
+        environment(
+            project, models(_named(place)), more=_DECLARATIVE.format(role=reader), options="include_schemas=True"
+        )
         database.execute(f'grant select on {place}.fq_message to "{reader}"')
         try:
             written = _migrated(project, database, place)

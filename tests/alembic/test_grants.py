@@ -1,7 +1,6 @@
 """Grants of kinds of work: their operations, and what autogenerate, drift and steps between versions make of them."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,38 +17,18 @@ from sqlalchemy_fairqueue.sql.grants import read_grants, role_functions
 from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import ODD, Project
-from tests.alembic.environments import MODELS, code, environment
-from tests.alembic.migrations import installed
-from tests.alembic.test_operations import run_script
+from tests.alembic.environments import MODELS, code, environment, models
+from tests.alembic.migrations import calls, installed, ladder, migrate, roles, run_script, write
 from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed
 
 
-@contextmanager
-def roles(database: Database, *names: str) -> Iterator[list[str]]:
-    """Roles of the test's own, in that order; they leave nothing behind."""
-    made = [f"{name}_{database.name}" for name in names]
-    for name in made:
-        database.execute(f'create role "{name}"')
-    try:
-        yield made
-    finally:
-        for name in made:
-            if database.value("select true from pg_roles where rolname = :name", name=name):
-                database.execute(f'drop owned by "{name}"')
-                database.execute(f'drop role "{name}"')
-
-
 def executable(database: Database, role: str, schema: str | None = None) -> list[str]:
     """The functions that a role may execute by a privilege of its own."""
-    rows = database.rows(
-        "select p.proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace, aclexplode(p.proacl) a "
-        "where n.nspname = :schema and a.grantee = to_regrole(quote_ident(:role)) order by 1",
-        schema=schema or "public",
-        role=role,
-    )
-    return [row.proname for row in rows]
+    found = "select p.proname from pg_proc p, aclexplode(p.proacl) a where p.pronamespace = to_regnamespace(:schema)"
+    found += " and a.grantee = to_regrole(quote_ident(:role)) order by 1"
+    return [row.proname for row in database.rows(found, schema=quoted(schema or "public"), role=role)]
 
 
 def rows(database: Database, schema: str | None = None) -> list[RoleGrant]:
@@ -60,8 +39,7 @@ def rows(database: Database, schema: str | None = None) -> list[RoleGrant]:
 
 def usable(database: Database, role: str, schema: str) -> bool:
     """Whether a role may use a schema."""
-    found: bool = database.value(f"select has_schema_privilege('{role}', :schema, 'usage')", schema=schema)
-    return found
+    return bool(database.value(f"select has_schema_privilege('{role}', :schema, 'usage')", schema=schema))
 
 
 def drift(database: Database, schema: str | None = None) -> Sequence[str]:
@@ -70,46 +48,30 @@ def drift(database: Database, schema: str | None = None) -> Sequence[str]:
         return [str(one) for one in find_drift(connection, schema)]
 
 
-def migrate(project: Project, database: Database, schema: str | None, upgrade: str, version: int = 1) -> None:
-    """Install, then grant in a migration of its own."""
-    made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))"
-    dropped = f"op.drop_fairqueue(version={version}, schema={schema!r})"
-    project.migration("one", f"{made}\nop.create_fairqueue(version={version}, schema={schema!r})", dropped)
-    project.migration("two", upgrade, down="one")
-    project.point_at(database.url)
-
-
 @pytest.mark.parametrize(("schema", "script"), [(None, False), (ODD, True)], ids=["online", "script"])
 def test_granted_and_revoked(project: Project, empty_database: Database, schema: str | None, *, script: bool) -> None:
     """A grant gives the functions of its kind and usage of the schema, again changes its bounds, and is taken back."""
-
-    def run(*words: str) -> None:
-        if script:
-            run_script(empty_database, project.run("upgrade", *words, "--sql"))
-        else:
-            project.run("upgrade", words[0].rpartition(":")[2])
-
+    project.point_at(empty_database.url)
     with roles(empty_database, "App One", "two") as (app, other):
+        write(project, 1, schema)
         bounded = f"op.grant_fairqueue({app!r}, 'producer', queues=['b', 'a'], channels=[\"it's\"], schema={schema!r})"
         both = f"op.grant_fairqueue({app!r}, 'consumer', schema={schema!r})"
-        migrate(project, empty_database, schema, f"{bounded}\n{both}\n{bounded}")
-        run("two")
+        project.migration("two", f"{bounded}\n{both}\n{bounded}", down="one")
+        project.migration("three", f"op.revoke_fairqueue({app!r}, 'consumer', schema={schema!r})", down="two")
+        project.migration("four", f"op.revoke_fairqueue({app!r}, schema={schema!r})\n" * 2, down="three")
+        migrate(project, empty_database, "upgrade", "two", script=script)
 
         producer, consumer = role_functions(1, "producer"), role_functions(1, "consumer")
         assert executable(empty_database, app, schema) == sorted({*producer, *consumer})
         assert executable(empty_database, other, schema) == []
-        assert rows(empty_database, schema) == [
-            RoleGrant(app, "consumer"),
-            RoleGrant(app, "producer", ["a", "b"], ["it's"]),
-        ]
+        granted = [RoleGrant(app, "consumer"), RoleGrant(app, "producer", ["a", "b"], ["it's"])]
+        assert rows(empty_database, schema) == granted
         assert usable(empty_database, app, schema or "public")
         assert drift(empty_database, schema) == []
 
-        project.migration("three", f"op.revoke_fairqueue({app!r}, 'consumer', schema={schema!r})", down="two")
-        run("two:three")
+        migrate(project, empty_database, "upgrade", "two:three", script=script)
         assert executable(empty_database, app, schema) == sorted(producer)
-        project.migration("four", f"op.revoke_fairqueue({app!r}, schema={schema!r})\n" * 2, down="three")
-        run("three:four")
+        migrate(project, empty_database, "upgrade", "three:four", script=script)
         assert (executable(empty_database, app, schema), rows(empty_database, schema)) == ([], [])
         # Without rights the role can be dropped.
         empty_database.execute(f'drop role "{app}"')
@@ -118,14 +80,12 @@ def test_granted_and_revoked(project: Project, empty_database: Database, schema:
 
 def test_a_drop_takes_the_usage_that_came_with_grants(project: Project, empty_database: Database) -> None:
     """Usage that came with a grant goes with fairqueue, and usage that was there before stays."""
+    project.point_at(empty_database.url)
     with roles(empty_database, "app", "other") as (app, other):
+        write(project, 1, "jobs")
         grants = [f"op.grant_fairqueue({name!r}, 'monitor', schema='jobs')" for name in (app, other)]
-        migrate(
-            project,
-            empty_database,
-            "jobs",
-            "\n".join([f"op.execute('grant usage on schema jobs to \"{other}\"')", *grants]),
-        )
+        before = f"op.execute('grant usage on schema jobs to \"{other}\"')"
+        project.migration("two", "\n".join([before, *grants]), down="one")
         project.run("upgrade", "head")
         project.run("downgrade", "base")
         assert not usable(empty_database, app, "jobs")
@@ -143,20 +103,16 @@ def test_a_role_that_does_not_exist(project: Project, make_database: MakeDatabas
             run()
 
 
-def test_not_installed(project: Project, empty_database: Database) -> None:
-    """A grant where nothing is installed is refused with what to do."""
-    project.migration("one", "op.grant_fairqueue('somebody', 'producer')")
-    project.point_at(empty_database.url)
-    with pytest.raises(Exception, match="fairqueue is not installed in schema public; name the schema"):
-        project.run("upgrade", "head")
-
-
-def test_a_dropped_role(project: Project, make_database: MakeDatabase) -> None:
-    """What is left of a role that was dropped is told, and goes with the next revoke."""
+def test_what_nobody_granted_is_drift(project: Project, make_database: MakeDatabase) -> None:
+    """A role that may execute what no grant of its stands for is told, and so is what is left of a role that was
+    dropped, which goes with the next revoke.
+    """
     database = installed(project, make_database, 1)
     with roles(database, "app") as (app,):
         project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
         project.run("upgrade", "head")
+        database.execute(f'grant execute on function fq_pause, fq_redrive to "{app}"')
+        assert drift(database) == [f"grant {app} is unexpected: execute on fq_pause, fq_redrive"]
         number = database.value(f"select '\"{app}\"'::regrole::oid")
         database.execute(f'drop owned by "{app}"')
         database.execute(f'drop role "{app}"')
@@ -170,39 +126,24 @@ def test_a_dropped_role(project: Project, make_database: MakeDatabase) -> None:
 def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schema: str | None, *, script: bool) -> None:
     """Roles have in every version what their grants stand for there; what was granted by hand stays."""
     database = make_database(installed=False)
+    ladder(project, database, schema)
+    project.run("upgrade", "one")
+    name, by_hand_alone = quoted(schema or "public"), ["fq_end_attempts", "fq_purge_dead"]
+    assert {*role_functions(1, "operator")} ^ {*role_functions(2, "operator")} == {"fq_add_note", "fq_purge_dead"}
     with roles(database, "operator", "by_hand", "gone") as (operator, by_hand, gone):
-        granted = f"op.grant_fairqueue({operator!r}, 'operator', schema={schema!r})"
-        migrate(project, database, schema, f"{granted}\nop.grant_fairqueue({gone!r}, 'operator', schema={schema!r})")
-        project.migration(
-            "three",
-            f"op.upgrade_fairqueue(1, 2, schema={schema!r})",
-            f"op.downgrade_fairqueue(2, 1, schema={schema!r})",
-            down="two",
-        )
-        project.run("upgrade", "two")
-        name = quoted(schema or "public")
+        for role in operator, gone:
+            run_script(database, ";".join(GrantFairqueueOp(RoleGrant(role, "operator"), schema).statements()))
         run_script(database, f'grant usage on schema {name} to "{by_hand}"')
         run_script(database, f'grant execute on function {name}.fq_purge_dead, {name}.fq_end_attempts to "{by_hand}"')
-        run_script(database, f'drop owned by "{gone}"')
-        run_script(database, f'drop role "{gone}"')
-        first = executable(database, operator, schema)
-        assert first == sorted(role_functions(1, "operator"))
-
+        run_script(database, f'drop owned by "{gone}"; drop role "{gone}"')
         for _ in range(2):
-            if script:
-                run_script(database, project.run("upgrade", "two:three", "--sql"))
-            else:
-                project.run("upgrade", "three")
+            assert executable(database, operator, schema) == sorted(role_functions(1, "operator"))
+            migrate(project, database, "upgrade", "one:two", script=script)
             assert executable(database, operator, schema) == sorted(role_functions(2, "operator"))
-            assert "fq_add_note" in executable(database, operator, schema)
-            assert "fq_purge_dead" not in executable(database, operator, schema)
-            assert executable(database, by_hand, schema) == ["fq_end_attempts", "fq_purge_dead"]
-            if script:
-                run_script(database, project.run("downgrade", "three:two", "--sql"))
-            else:
-                project.run("downgrade", "two")
-            assert executable(database, operator, schema) == first
-            assert executable(database, by_hand, schema) == ["fq_end_attempts", "fq_purge_dead"]
+            assert executable(database, by_hand, schema) == by_hand_alone
+            migrate(project, database, "downgrade", "two:one", script=script)
+            assert executable(database, by_hand, schema) == by_hand_alone
+        assert executable(database, operator, schema) == sorted(role_functions(1, "operator"))
 
 
 def test_a_repair_renews_grants(project: Project, make_database: MakeDatabase) -> None:
@@ -225,35 +166,23 @@ def test_a_repair_renews_grants(project: Project, make_database: MakeDatabase) -
         assert drift(database) == []
 
 
-def test_rights_by_hand_are_drift(project: Project, make_database: MakeDatabase) -> None:
-    """A role that may execute what no grant of its stands for is told, and can be allowed."""
-    database = installed(project, make_database, 1)
-    with roles(database, "app") as (app,):
-        project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
-        project.run("upgrade", "head")
-        database.execute(f'grant execute on function fq_pause, fq_redrive to "{app}"')
-        assert drift(database) == [f"grant {app} is unexpected: execute on fq_pause, fq_redrive"]
-
-
 def declared(project: Project, *grants: str, schema: str | None = None) -> None:
     """Give env.py models and declared grants."""
-    made = MODELS if schema is None else f"{MODELS[:-2]}, schema={schema!r})\n"
     given = ", ".join(f"RoleGrant({one})" for one in grants)
     call = f"declare_grants(Base.metadata, {given}, schema={schema!r})"
-    environment(project, made, more=f"from sqlalchemy_fairqueue import RoleGrant, declare_grants\n{call}")
+    environment(project, models(schema), more=f"from sqlalchemy_fairqueue import RoleGrant, declare_grants\n{call}")
 
 
 # SQLAlchemy does not reflect a schema with a quote in its name.
 @pytest.mark.parametrize("schema", ["UPPER", pytest.param(None, marks=pytest.mark.whole)])
 def test_autogenerate(project: Project, empty_database: Database, schema: str | None) -> None:
     """Declared grants are granted, changed and revoked by the migrations that Alembic writes, and taken back."""
-    name = schema or "public"
-    named = "" if schema is None else f", schema={schema!r}"
+    name, named = quoted(schema or "public"), "" if schema is None else f", schema={schema!r}"
     with roles(empty_database, "app", "ops", "old") as (app, ops_role, old):
         declared(project, f"{app!r}, 'producer', channels=['b', 'a']", f"{ops_role!r}, 'operator'", schema=schema)
         project.point_at(empty_database.url)
         if schema is not None:
-            run_script(empty_database, f"create schema {quoted(schema)}")
+            run_script(empty_database, f"create schema {name}")
         made, taken = project.autogenerate("one").split("def downgrade")
         assert made.index("create_fairqueue") < made.index("op.grant_fairqueue")
         assert f"op.grant_fairqueue({app!r}, 'producer', channels=['a', 'b']{named})" in made
@@ -263,11 +192,9 @@ def test_autogenerate(project: Project, empty_database: Database, schema: str | 
         project.run("check")
 
         # By hand: another one, and other bounds.
-        run_script(empty_database, f"insert into {quoted(name)}.fq_grant values ('\"{old}\"', 'monitor')")
-        run_script(
-            empty_database,
-            f"update {quoted(name)}.fq_grant set channels = null, queues = '{{q}}' where kind = 'producer'",
-        )
+        run_script(empty_database, f"insert into {name}.fq_grant values ('\"{old}\"', 'monitor')")
+        bounds = "set channels = null, queues = '{q}' where kind = 'producer'"
+        run_script(empty_database, f"update {name}.fq_grant {bounds}")
         with pytest.raises(AutogenerateDiffsDetected, match="grant_fairqueue"):
             project.run("check")
         made, taken = project.autogenerate("two").split("def downgrade")
@@ -330,21 +257,15 @@ def test_one_grant_of_a_kind_is_declared() -> None:
         declare_grants(metadata, RoleGrant("app", "producer"))
 
 
-def test_inverses_and_printed() -> None:
+def test_inverses_of_grants() -> None:
     """A grant is taken back, a changed one is granted as before, a revoke is granted again where that is known."""
     fresh = GrantFairqueueOp(RoleGrant("app", "producer", ["a"]), "Apps")
     changed = GrantFairqueueOp(RoleGrant("app", "producer"), before=RoleGrant("app", "producer", None, ["c"]))
     revoked = RevokeFairqueueOp("app", "monitor", before=RoleGrant("app", "monitor"))
-    code = render_python_code(
-        ops.UpgradeOps(
-            ops=[fresh, fresh.reverse(), changed.reverse(), revoked, revoked.reverse(), RevokeFairqueueOp("app")]
-        )
-    )
-    assert [line.strip() for line in code.splitlines()[1:-1]] == [
-        "op.grant_fairqueue('app', 'producer', queues=['a'], schema='Apps')",
+    inverses = [fresh.reverse(), changed.reverse(), revoked.reverse(), RevokeFairqueueOp("app")]
+    assert calls(render_python_code(ops.UpgradeOps(ops=inverses))) == [
         "op.revoke_fairqueue('app', 'producer', schema='Apps')",
         "op.grant_fairqueue('app', 'producer', channels=['c'])",
-        "op.revoke_fairqueue('app', 'monitor')",
         "op.grant_fairqueue('app', 'monitor')",
         "op.revoke_fairqueue('app')",
     ]

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Condition, Event, Lock
+from functools import partial
+from threading import Condition, Event
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
@@ -14,6 +15,7 @@ from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue
 from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.sql import assert_no_drift
 from tests.alembic.conftest import Project
+from tests.alembic.migrations import ladder
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.sql.client import Kernel
@@ -34,118 +36,73 @@ MOST = 600
 
 
 class Clients:
-    """Producers and consumers that know version 1, and a consumer that needs version 2, each in a thread."""
+    """Producers and consumers, each in a thread."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.stopped = Event()
         self.progress: Counter[str] = Counter()
         self.moved = Condition()
         self.enqueued: list[int] = []
         self.completed: list[int] = []
-        self.futures: dict[str, Future[None]] = {}
-        self.rolled_out = Event()
-        self.newer = Lock()
+        self.working: dict[str, Future[None]] = {}
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Start everybody; afterwards stop them, and raise what went wrong in any of them."""
-        jobs: dict[str, Callable[[Clients, Engine], None]] = {
-            "producer": produce,
-            "producer at once": produce_at_once,
-            "consumer": consume,
-            "other consumer": consume,
-            "newer consumer": consume_newer,
-        }
+    def at_work(self, **jobs: Callable[["Clients", Engine], None]) -> Iterator[None]:
+        """Let them do their jobs; afterwards stop them, and raise what went wrong in any of them."""
+        stopped = Event()
         with ThreadPoolExecutor(len(jobs)) as threads:
-            self.futures = {name: threads.submit(self.work, name, job) for name, job in jobs.items()}
+            self.working |= {name: threads.submit(self.work, name, job, stopped) for name, job in jobs.items()}
             try:
                 yield
             finally:
-                self.stopped.set()
-        for future in self.futures.values():
-            future.result()
+                stopped.set()
+        for name in jobs:
+            self.working.pop(name).result()
 
-    def work(self, name: str, job: Callable[["Clients", Engine], None]) -> None:
+    def work(self, name: str, job: Callable[["Clients", Engine], None], stopped: Event) -> None:
         """Do a job again and again on an engine of its own."""
         engine = create_engine(self.database.url)
-        while not self.stopped.is_set():
-            if "producer" in name and len(self.enqueued) - len(self.completed) > MOST:
-                with self.moved:
+        while not stopped.is_set():
+            with self.moved:
+                if job is produce and len(self.enqueued) - len(self.completed) > MOST:
                     self.moved.wait(0.1)
-                continue
-            if "newer" in name:
-                if not self.rolled_out.wait(0.1):
                     continue
-                with self.newer:
-                    if self.rolled_out.is_set():
-                        job(self, engine)
-            else:
-                job(self, engine)
+            job(self, engine)
             with self.moved:
                 self.progress[name] += 1
                 self.moved.notify_all()
         engine.dispose()
 
-    def roll_out(self) -> None:
-        """The database was migrated: start the program that needs it."""
-        self.rolled_out.set()
-
-    def roll_back(self) -> None:
-        """The database is about to be migrated back: end the program that needs the newer version."""
-        self.rolled_out.clear()
-        with self.newer:
-            pass
-
     def goes_on(self) -> None:
         """Return when each of them has done its job a few more times; fail if one has ended or does not get on."""
-        working = [name for name in self.futures if "newer" not in name or self.rolled_out.is_set()]
+
+        def went_on() -> bool:
+            done = [future.result() for future in self.working.values() if future.done()]
+            return not done and all(self.progress[name] >= before[name] + 8 for name in self.working)
+
         with self.moved:
             before = Counter(self.progress)
-            moved = self.moved.wait_for(
-                lambda: (
-                    all(self.progress[name] >= before[name] + 8 for name in working)
-                    or any(future.done() for future in self.futures.values())
-                ),
-                PATIENCE.total_seconds() * 2,
-            )
-        for future in self.futures.values():
-            if future.done():
-                future.result()
-        assert moved, f"{before} became {self.progress}"
+            assert self.moved.wait_for(went_on, PATIENCE.total_seconds() * 2), f"{before} became {self.progress}"
 
 
 def produce(clients: Clients, engine: Engine) -> None:
-    """Enqueue a message a channel in one transaction."""
+    """Enqueue a message a channel in one transaction, and one with a key on the engine."""
     queue = Queue(QUEUE)
     with Session(engine) as session, session.begin():
         receipts = [queue.enqueue(session, channel=channel, payload=1) for channel in CHANNELS]
-    clients.enqueued += [receipt.message_id for receipt in receipts if receipt.message_id is not None]
+    receipts.append(queue.enqueue(engine, channel=CHANNELS[0], payload=1, key=str(clients.progress.total())))
+    ids = {receipt.message_id for receipt in receipts if receipt.message_id is not None}
+    clients.enqueued += ids - {*clients.enqueued}
 
 
-def produce_at_once(clients: Clients, engine: Engine) -> None:
-    """Enqueue a message with a key on the engine."""
-    queue = Queue(QUEUE)
-    message_id = queue.enqueue(engine, channel=CHANNELS[0], payload=1, key=str(clients.progress.total())).message_id
-    if message_id is not None and message_id not in clients.enqueued:
-        clients.enqueued.append(message_id)
-
-
-def consume(clients: Clients, engine: Engine) -> None:
-    """Take up to five messages, give back every third that is new, and complete the others."""
+def consume(clients: Clients, engine: Engine, *, newer: bool = False) -> None:
+    """Take up to five messages, give back every second or third that is new, and complete the others."""
     queue = Queue(QUEUE)
     batch = queue.dequeue(engine, limit=5)
-    back = [delivery for delivery in batch if delivery.deliveries == 1 and delivery.message_id % 3 == 0]
-    done = [delivery for delivery in batch if delivery not in back]
-    queue.release(engine, back)
-    complete(clients, engine, done)
-
-
-def consume_newer(clients: Clients, engine: Engine) -> None:
-    """Take up to five messages, give back every second that is new as version 2 does, and complete the others."""
-    batch = Queue(QUEUE).dequeue(engine, limit=5)
-    back = [delivery for delivery in batch if delivery.deliveries == 1 and delivery.message_id % 2 == 0]
-    if back:
+    back = [one for one in batch if one.deliveries == 1 and one.message_id % (2 if newer else 3) == 0]
+    if not newer:
+        queue.release(engine, back)
+    elif back:
         given = {
             "queue": QUEUE,
             "ids": [one.message_id for one in back],
@@ -156,7 +113,7 @@ def consume_newer(clients: Clients, engine: Engine) -> None:
         }
         with engine.begin() as connection:
             assert connection.execute(RELEASE, given).all() == []
-    complete(clients, engine, [delivery for delivery in batch if delivery not in back])
+    complete(clients, engine, [one for one in batch if one not in back])
 
 
 def complete(clients: Clients, engine: Engine, done: list[Delivery]) -> None:
@@ -171,20 +128,18 @@ def test_steps_under_load(project: Project, empty_database: Database) -> None:
     """Up, down and up again while programs of both versions work: none meets an error, and each message is completed
     once. Those that need version 2 are rolled out after the step up, and back before the step down.
     """
-    make_step(project)
-    project.point_at(empty_database.url)
+    ladder(project, empty_database)
     project.run("upgrade", "one")
     engine = create_engine(empty_database.url)
     Queue(QUEUE).configure(engine, defaults=ChannelPolicy(max_concurrency=3, max_backlog=10_000))
     clients = Clients(empty_database)
-    with clients.at_work():
+    with clients.at_work(producer=produce, consumer=consume, other_consumer=consume):
         for way, revision in (("upgrade", "two"), ("downgrade", "one"), ("upgrade", "two")):
             clients.goes_on()
-            clients.roll_back()
             project.run(way, revision)
             if way == "upgrade":
-                clients.roll_out()
-        clients.goes_on()
+                with clients.at_work(newer_consumer=partial(consume, newer=True)):
+                    clients.goes_on()
 
     # Nobody else has any in hand, and each channel gives up to three: each round takes some, or something is stuck.
     while left := empty_database.value("select count(*) from fq_message"):
@@ -202,19 +157,12 @@ def test_steps_under_load(project: Project, empty_database: Database) -> None:
 STEPS = (("upgrade", "two", 2), ("downgrade", "one", 1))
 
 
-def make_step(project: Project) -> None:
-    """Migrations that install version 1, and the step to the next one."""
-    project.migration("one", "op.create_fairqueue(version=1)")
-    project.migration("two", "op.upgrade_fairqueue(1, 2)", "op.downgrade_fairqueue(2, 1)", down="one")
-
-
 @pytest.mark.whole
 def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Server]) -> None:
     """A step does not fail for a long autovacuum of the messages: that ends when it is waited for."""
     server = private_server(settings={"autovacuum": "on", "autovacuum_naptime": "1s"})
     database = Database(server.url())
-    make_step(project)
-    project.point_at(database.url)
+    ladder(project, database)
     project.run("upgrade", "one")
     with database.own.connect() as connection:
         # As slow as it can be made: hours for what follows.
@@ -236,8 +184,7 @@ def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Se
 
 def test_calls_go_on_beside_a_vacuum(project: Project, empty_database: Database) -> None:
     """While a step waits for somebody's vacuum it holds nobody up, and it goes on afterwards."""
-    make_step(project)
-    project.point_at(empty_database.url)
+    ladder(project, empty_database)
     project.run("upgrade", "one")
     engine = create_engine(empty_database.url, connect_args={"options": "-c lock_timeout=50ms"})
     queue = Queue(QUEUE)

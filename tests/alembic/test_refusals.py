@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.sql.files import latest_version
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
 from tests.alembic.environments import MODELS, environment
-from tests.alembic.test_operations import run_script
+from tests.alembic.migrations import run_script, write
 from tests.fixtures.database import Database
 
 pytestmark = pytest.mark.installed
@@ -40,15 +40,14 @@ def refused(project: Project, database: Database, operation: str) -> str:
 
 
 def test_what_is_not_there(project: Project, empty_database: Database) -> None:
-    """A drop where nothing is installed is refused. A schema that does not exist is not made in passing: the error says
-    how to make it.
+    """A drop, a step or a grant where nothing is installed is refused. A schema that does not exist is not made in
+    passing: the error says how to make it.
     """
-    said = refused(project, empty_database, "op.drop_fairqueue()")
-    assert said.startswith("fairqueue is not installed in schema public; ")
+    for operation in ("drop_fairqueue()", "upgrade_fairqueue(1, 2)", "grant_fairqueue('somebody', 'producer')"):
+        said = refused(project, empty_database, f"op.{operation}")
+        assert said.startswith("fairqueue is not installed in schema public; name the schema "), operation
     said = refused(project, empty_database, "op.create_fairqueue(schema='100% \"Mine\"')")
-    assert said == (
-        'schema "100% ""Mine""" does not exist; create it before: op.execute(sqlalchemy.schema.CreateSchema(...))'
-    )
+    assert said.startswith('schema "100% ""Mine""" does not exist; create it before: ')
 
 
 def test_no_default_schema(project: Project, empty_database: Database) -> None:
@@ -97,9 +96,7 @@ def test_unreleased_versions(project: Project, database: Database, version: int)
         with pytest.raises(SchemaMismatch, match=anew):
             call(engine)
     with engine.connect() as connection:
-        assert list(map(str, find_drift(connection))) == [
-            f"installation fairqueue is unexpected: schema 'public' holds {words}"
-        ]
+        assert [words in str(one) for one in find_drift(connection)] == [True]
     engine.dispose()
     environment(project, MODELS)
     project.migration("one", "pass")
@@ -109,7 +106,9 @@ def test_unreleased_versions(project: Project, database: Database, version: int)
 
 
 def test_names_taken(project: Project, empty_database: Database) -> None:
-    """Objects of the user's under names of ours are named in the error, whatever their kind."""
+    """Objects of the user's under names of ours are named in the error, whatever their kind; elsewhere they do not
+    matter.
+    """
     for statement in (
         "create table fq_message (id int)",
         "create view fq_queue as select 1",
@@ -122,16 +121,9 @@ def test_names_taken(project: Project, empty_database: Database) -> None:
     assert said.startswith("schema public holds objects that are not fairqueue's under names that it needs: fq_")
     named = said.split(": ")[1].split(";")[0].split(", ")
     assert sorted(named) == ["fq_lease_expires_ix", "fq_message", "fq_now", "fq_queue", "fq_signal"]
-
-
-def test_names_taken_elsewhere_do_not_matter(project: Project, empty_database: Database) -> None:
-    """Only the target schema's names count."""
-    empty_database.execute("create table fq_message (id int)")
-    empty_database.execute("create schema apps")
-    project.migration("one", "op.create_fairqueue(schema='apps')")
-    project.point_at(empty_database.url)
+    write(project, 1, "apps")
     project.run("upgrade", "head")
-    assert empty_database.value("select apps.fq_version()") == latest_version()
+    assert empty_database.value("select apps.fq_version()") == 1
 
 
 def test_version_is_gone(project: Project, database: Database) -> None:
@@ -141,15 +133,9 @@ def test_version_is_gone(project: Project, database: Database) -> None:
     database.execute("drop function fq_version")
     for operation in ("create_fairqueue(2)", "upgrade_fairqueue(1, 2)", "downgrade_fairqueue(2, 1)"):
         said = refused(project, database, f"op.{operation}")
-        assert said == (
-            "schema public holds fairqueue, and its function fq_version() is gone; "
-            "bring it back with op.repair_fairqueue(), given the version that was installed"
-        ), operation
+        assert "fq_version() is gone; bring it back with op.repair_fairqueue(), given the version" in said, operation
     said = refused(project, database, "op.repair_fairqueue(2)")
-    assert said.endswith(
-        "fq_queue, fq_queue_state, fq_result, fq_result_wait, fq_round, fq_sample, fq_schedule, fq_schedule_slot, "
-        "fq_signal, fq_size, fq_stop_request, which are not those of version 2; name the version that was installed"
-    )
+    assert said.endswith("fq_stop_request, which are not those of version 2; name the version that was installed")
 
 
 def test_schema_that_is_translated(project: Project, empty_database: Database) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import LATEST, Project
@@ -50,16 +51,8 @@ def test_several_databases(
     project = make_project("multidb")
     project.edit_env("target_metadata = {}\n", code(MODELS + SEVERAL))
     ours, theirs = make_database(installed=False), make_database(installed=False)
-    urls = [ours.url.render_as_string(hide_password=False), f"sqlite:///{tmp_path}/other.db"]
-    if other == "postgresql":
-        urls[1] = theirs.url.render_as_string(hide_password=False)
-    first, *rest = project.ini.read_text().split("sqlalchemy.url = ")
-    assert len(rest) == 2
-    kept = [text.partition("\n")[2] for text in rest]
-    project.ini.write_text(
-        first
-        + "".join(f"sqlalchemy.url = {url.replace('%', '%%')}\n{text}" for url, text in zip(urls, kept, strict=True))
-    )
+    elsewhere = theirs.url if other == "postgresql" else make_url(f"sqlite:///{tmp_path}/other.db")
+    project.point_at(ours.url, elsewhere)
 
     written = project.autogenerate("one")
     parts = [part for part in written.split("def ") if "grade_engine" in part]

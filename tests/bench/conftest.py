@@ -1,9 +1,7 @@
 """The server of the benchmarks, durable; rounds of sides in turn; and the report at the end."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,15 +10,7 @@ from tests.bench.figures import Alternate, Report
 from tests.bench.stage import Stage, connected
 from tests.fixtures.server import programs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_SETTINGS = {
-    "shared_buffers": "2GB",
-    "max_wal_size": "16GB",
-    "checkpoint_timeout": "30min",
-    "max_connections": "100",
-}
+_SETTINGS = {"shared_buffers": "2GB", "max_wal_size": "16GB", "checkpoint_timeout": "30min", "max_connections": "100"}
 _TOLD = ("server_version", "shared_buffers", "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method")
 _report = pytest.StashKey[Report]()
 

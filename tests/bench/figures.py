@@ -1,13 +1,9 @@
 """Figures of one run: what each side did in each round, their ratio round by round, and the tables of it all."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 Better = Literal["more", "less"]
 

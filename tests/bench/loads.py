@@ -1,18 +1,13 @@
 """Loads that processes put on a queue by SQL: consuming, adding, and business transactions."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from multiprocessing.synchronize import Barrier
 
 from tests.bench.processes import Task, Watch, backend_cpu
 from tests.bench.sides import SIDES
 from tests.bench.wire import INT8, Statement, Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.synchronize import Barrier
 
 # A side that skips locked rows cannot tell "another has them just now" from "there are none": it is asked again.
 _ASKED_AGAIN = 20

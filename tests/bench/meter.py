@@ -1,15 +1,11 @@
 """Server resources that a load used: commits, log, dead rows, processor time."""
 
-from __future__ import annotations
-
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.bench.processes import stat_of, ticks
-
-if TYPE_CHECKING:
-    from tests.bench.wire import Wire
+from tests.bench.wire import Wire
 
 _COUNTS = (
     "select xact_commit || ' ' || pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') || ' ' ||"
@@ -34,9 +30,11 @@ class Reading:
     dead: int = 0
     cpu: float = 0.0
 
-    def since(self, other: Reading) -> Reading:
+    def since(self, other: "Reading") -> "Reading":
         """Return what grew."""
-        return Reading(self.commits - other.commits, self.wal - other.wal, self.dead - other.dead, self.cpu - other.cpu)
+        return type(self)(
+            self.commits - other.commits, self.wal - other.wal, self.dead - other.dead, self.cpu - other.cpu
+        )
 
     def by(self, messages: int) -> dict[str, float]:
         """Return what a message took."""
@@ -59,19 +57,13 @@ def read_meter(wire: Wire) -> Reading:
 def _server_cpu(backend: int) -> float:
     """Return what the postmaster, its living children and its dead ones have used."""
     try:
-        postmaster = int(stat_of(backend)[1])
+        postmaster = stat_of(backend)[1]
         used = sum(map(int, stat_of(postmaster)[11:15]))
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                used += _child_ticks(int(folder.name), postmaster)
     except OSError:
         return 0.0
+    for folder in Path("/proc").glob("[0-9]*"):
+        # Processes end while they are listed.
+        with suppress(OSError):
+            fields = stat_of(folder.name)
+            used += int(fields[11]) + int(fields[12]) if fields[1] == postmaster else 0
     return ticks(used)
-
-
-def _child_ticks(process: int, parent: int) -> int:
-    try:
-        fields = stat_of(process)
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12]) if int(fields[1]) == parent else 0

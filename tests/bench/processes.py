@@ -1,20 +1,15 @@
 """Processes that put load on a queue, let go together, and what they saw."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import time
 import traceback
 from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.synchronize import Barrier
 
 PATIENCE = 900.0
 """Seconds after which processes that have not answered count as stuck."""
@@ -34,9 +29,9 @@ class Watch:
     """
 
     started: float = 0.0
-    ended: array[float] = field(default_factory=lambda: array("d"))
-    counts: array[int] = field(default_factory=lambda: array("q"))
-    ids: array[int] = field(default_factory=lambda: array("q"))
+    ended: "array[float]" = field(default_factory=lambda: array("d"))
+    counts: "array[int]" = field(default_factory=lambda: array("q"))
+    ids: "array[int]" = field(default_factory=lambda: array("q"))
     backend_cpu: float = 0.0
     client_cpu: float = 0.0
 
@@ -46,7 +41,7 @@ class Watch:
         drawn.byteswap()
         self.add_ids(drawn)
 
-    def add_ids(self, ids: array[int]) -> None:
+    def add_ids(self, ids: "array[int]") -> None:
         """Note the same, with the ids as numbers."""
         self.ended.append(time.monotonic())
         self.counts.append(len(ids))
@@ -72,7 +67,7 @@ def send_out(tasks: Sequence[Task]) -> list[Watch]:
     """
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(len(tasks) + 1)
-    ears: list[Connection[Any, Any]] = []
+    ears: list[Connection] = []
     processes = []
     for task in tasks:
         ear, mouth = context.Pipe(duplex=False)
@@ -94,7 +89,7 @@ def send_out(tasks: Sequence[Task]) -> list[Watch]:
     return watches
 
 
-def _work(task: Task, barrier: Barrier, mouth: Connection[Any, Any]) -> None:
+def _work(task: Task, barrier: Barrier, mouth: Connection) -> None:
     try:
         mouth.send(task.work(barrier, *task.arguments))
     except Exception:  # noqa: BLE001 - whatever it is, the parent tells it
@@ -129,6 +124,13 @@ def figures_of(watches: Sequence[Watch]) -> dict[str, float]:
         "server us": 1e6 * sum(watch.backend_cpu for watch in watches) / count,
         "client us": 1e6 * sum(watch.client_cpu for watch in watches) / count,
     }
+
+
+def measured(tasks: Sequence[Task], *, messages: int | None = None) -> dict[str, float]:
+    """Run *tasks*, check that each message came once and so many came, and return the figures."""
+    watches = send_out(tasks)
+    each_once(watches, messages=messages)
+    return figures_of(watches)
 
 
 def total(watches: Sequence[Watch]) -> int:

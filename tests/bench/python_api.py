@@ -1,7 +1,5 @@
 """Loads through the library's Python API: workers, loops by hand, and occasional enqueues."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading
@@ -9,7 +7,7 @@ import time
 from array import array
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from multiprocessing.synchronize import Barrier
 
 from sqlalchemy import URL, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -18,9 +16,6 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import AsyncWorker, BytesCodec, Delivery, Queue
 from sqlalchemy_fairqueue.worker import Worker
 from tests.bench.processes import Watch
-
-if TYPE_CHECKING:
-    from multiprocessing.synchronize import Barrier
 
 _LEASE = timedelta(seconds=30)
 _BATCH = 100
@@ -57,8 +52,8 @@ class _Tally:
     """Messages that handlers were given, when, and an event for the last of them."""
 
     enough: int
-    ids: array[int] = field(default_factory=lambda: array("q"))
-    started: array[float] = field(default_factory=lambda: array("d"))
+    ids: "array[int]" = field(default_factory=lambda: array("q"))
+    started: "array[float]" = field(default_factory=lambda: array("d"))
     done: threading.Event = field(default_factory=threading.Event)
     queue: Queue = field(default_factory=lambda: Queue("bench", schema="fairqueue", codec=BytesCodec()))
 

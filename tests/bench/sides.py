@@ -4,32 +4,13 @@ All sides run the same client code but for the statements: the same round trips,
 same columns read from it.
 """
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from tests.bench.wire import (
-    INT4,
-    INT4_ARRAY,
-    INT8,
-    INT8_ARRAY,
-    TEXT,
-    TID_ARRAY,
-    Statement,
-    Wire,
-    array,
-    column,
-    int4,
-    int8,
-    number,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from psycopg.pq.abc import PGresult
+from tests.bench import wire as client
+from tests.bench.wire import INT4, INT4_ARRAY, INT8, INT8_ARRAY, TEXT, TID_ARRAY, Statement, Wire, array, int4, int8
 
 QUEUE: Final = b"bench"
 LEASE: Final = int8(30_000_000)
@@ -76,24 +57,14 @@ class Fair:
         answer = self.wire.call(_FAIR_DEQUEUE, QUEUE, int4(limit), LEASE, self.consumer, self._lease)
         last = answer.ntuples - 1
         self._lease = answer.get_value(last, 11) or int8(0)
-        return Taken(
-            column(answer, 0, last),
-            column(answer, 1, last),
-            [self._lease] * last,
-            column(answer, 10, last),
-            more=last > 0 or number(answer.get_value(last, 12)) == 0,
-        )
+        ids, places, deliveries = (client.column(answer, index, last) for index in (0, 1, 10))
+        more = last > 0 or client.number(answer.get_value(last, 12)) == 0
+        return Taken(ids, places, [self._lease] * last, deliveries, more=more)
 
     def finish(self, taken: Taken) -> None:
         """See `Side`."""
-        lost = self.wire.call(
-            _FAIR_COMPLETE,
-            QUEUE,
-            array(INT8_ARRAY, taken.ids),
-            array(TID_ARRAY, taken.rows),
-            array(INT8_ARRAY, taken.leases),
-            array(INT4_ARRAY, taken.deliveries),
-        )
+        ids, rows, leases = array(INT8_ARRAY, taken.ids), array(TID_ARRAY, taken.rows), array(INT8_ARRAY, taken.leases)
+        lost = self.wire.call(_FAIR_COMPLETE, QUEUE, ids, rows, leases, array(INT4_ARRAY, taken.deliveries))
         assert not lost.ntuples, f"{lost.ntuples} deliveries were lost under a live lease"
 
     def refill(self, count: int, channels: int) -> None:
@@ -103,7 +74,7 @@ class Fair:
 
 def hear(wire: Wire) -> None:
     """Hear the waiting signals, chunk by chunk, each in a transaction of its own."""
-    while number(wire.call(_FAIR_HEAR, QUEUE).get_value(0, 0)):
+    while client.number(wire.call(_FAIR_HEAR, QUEUE).get_value(0, 0)):
         pass
 
 
@@ -117,16 +88,14 @@ class Plain:
 
     def take(self, limit: int) -> Taken:
         """See `Side`."""
-        return _taken(self.wire.call(_PLAIN_DEQUEUE, int4(limit), self._lease))
+        answer = self.wire.call(_PLAIN_DEQUEUE, int4(limit), self._lease)
+        ids, places, leases, deliveries = (client.column(answer, index, answer.ntuples) for index in (0, 1, 11, 10))
+        return Taken(ids, places, leases, deliveries, more=answer.ntuples > 0)
 
     def finish(self, taken: Taken) -> None:
         """See `Side`."""
-        answer = self.wire.call(
-            _PLAIN_COMPLETE,
-            array(INT8_ARRAY, taken.ids),
-            array(INT8_ARRAY, taken.leases),
-            array(INT4_ARRAY, taken.deliveries),
-        )
+        ids, leases = array(INT8_ARRAY, taken.ids), array(INT8_ARRAY, taken.leases)
+        answer = self.wire.call(_PLAIN_COMPLETE, ids, leases, array(INT4_ARRAY, taken.deliveries))
         assert answer.command_tuples == len(taken.ids), "a leased row was gone"
 
     def refill(self, count: int, channels: int) -> None:
@@ -134,16 +103,7 @@ class Plain:
         self.wire.call(_PLAIN_ENQUEUE, int4(count), int4(channels))
 
 
-def _taken(answer: PGresult) -> Taken:
-    rows = answer.ntuples
-    ids, places, leases, deliveries = (column(answer, index, rows) for index in (0, 1, 11, 10))
-    return Taken(ids, places, leases, deliveries, more=rows > 0)
-
-
-SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {
-    "fair": Fair,
-    "plain": Plain,
-}
+SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {"fair": Fair, "plain": Plain}
 
 _FAIR_DEQUEUE: Final = Statement(
     b"dequeue",

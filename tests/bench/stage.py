@@ -1,23 +1,16 @@
 """Databases to measure in: filled once, then cloned for each round, so that all rounds start from the same bytes."""
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 
 from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.files import latest_version
 from tests.bench.sides import hear
 from tests.bench.wire import Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import URL
 
 _BASELINES = Path(__file__).parent / "baselines"
 _CHUNK = 500_000

@@ -1,30 +1,21 @@
 """An insert and an enqueue in a session's transaction, against the insert alone: by the network, and client time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import URL, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
-from tests.bench.stage import driver_url
+from tests.bench.figures import Alternate, Report
+from tests.bench.stage import Stage, driver_url
 from tests.fixtures.proxy import proxied
 from tests.unit_of_work.business import Base, Upload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
-    from sqlalchemy import URL
-
-    from tests.bench.figures import Alternate, Report
-    from tests.bench.stage import Stage
 
 _WAY = 0.001
 _SIDES = ("enqueue", "insert")

@@ -1,24 +1,15 @@
 """The SQL functions beside the unfair bound: batches, single messages, costs, depth, snapshots."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 
-from tests.bench.figures import Figure
+from tests.bench.figures import Alternate, Figure, Report, Rounds
 from tests.bench.loads import Load, add, consume, tasks
 from tests.bench.meter import read_meter
-from tests.bench.processes import each_once, figures_of, rate_within, send_out, total
-from tests.bench.stage import connected
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.bench.figures import Alternate, Report, Rounds
-    from tests.bench.processes import Task
-    from tests.bench.stage import Stage
+from tests.bench.processes import Task, each_once, figures_of, measured, rate_within, send_out, total
+from tests.bench.stage import Stage, connected
 
 _BATCH = 100
 _CONSUMERS = 2
@@ -50,24 +41,18 @@ def test_batches(stage: Stage, report: Report, alternate: Alternate, weight: int
     messages = 500_000 if full else 50_000
     sides = ("fair", "plain")
     filled = {side: stage.fill(side, channels=_CHANNELS, messages=messages, weight=weight) for side in sides}
-    found = alternate(
-        sides, lambda side: _drained(stage, filled[side], Load(side, "", _BATCH), messages=messages)
-    )  # fmt: skip
+    found = alternate(sides, lambda side: _drained(stage, filled[side], Load(side, "", _BATCH), messages=messages))
     what = f"lease and complete by {_BATCH}, turns of {weight}, {messages:,} messages"
     report.add(found.compare(what, "messages/s", sides, _BOUND, 0.6, notes=_costs(found, *sides)))
 
 
 @pytest.mark.parametrize("limit", [1, 100, 1_000])
-def test_by_cost_beside_by_count(
-    stage: Stage, report: Report, alternate: Alternate, limit: int, *, full: bool
-) -> None:  # fmt: skip
+def test_by_cost_beside_by_count(stage: Stage, report: Report, alternate: Alternate, limit: int, *, full: bool) -> None:
     """A queue that shares by cost is at least 0.9 as fast as one that shares by count, whatever the batch."""
     messages = (200_000 if full else 20_000) // (10 if limit == 1 else 1)
     sides = ("cost", "messages")
     filled = {side: stage.fill(channels=_CHANNELS, messages=messages, fair_by=side) for side in sides}
-    found = alternate(
-        sides, lambda side: _drained(stage, filled[side], Load("fair", "", limit), messages=messages)
-    )  # fmt: skip
+    found = alternate(sides, lambda side: _drained(stage, filled[side], Load("fair", "", limit), messages=messages))
     what = f"lease and complete by {limit:,}, a queue by cost, {messages:,} messages"
     report.add(found.compare(what, "messages/s", sides, "by count", 0.9, notes=_costs(found, *sides)))
 
@@ -92,9 +77,7 @@ def test_in_and_out(stage: Stage, report: Report, alternate: Alternate, *, full:
     def measure(side: str) -> Mapping[str, float]:
         with stage.clone(filled[side]) as conninfo:
             load = Load(side, conninfo, 1, seconds=seconds, channels=_CHANNELS)
-            watches = send_out(tasks(_CONSUMERS, consume, load))
-        each_once(watches)
-        return figures_of(watches)
+            return measured(tasks(_CONSUMERS, consume, load))
 
     found = alternate(sides, measure)
     what = "an enqueue with its dequeue and completion, one at a time"
@@ -103,9 +86,8 @@ def test_in_and_out(stage: Stage, report: Report, alternate: Alternate, *, full:
 
 def test_a_hundred_times_as_many_channels(stage: Stage, report: Report, alternate: Alternate, *, full: bool) -> None:
     """A message costs about the same among 100,000 channels and 5 million messages as among 1,000 and 500,000."""
-    shape = {"many": (100_000, 5_000_000), "few": (1_000, 500_000)}
-    if not full:
-        shape = {"many": (20_000, 400_000), "few": (1_000, 40_000)}
+    large, small = ((100_000, 5_000_000), (1_000, 500_000)) if full else ((20_000, 400_000), (1_000, 40_000))
+    shape = {"many": large, "few": small}
     filled = {side: stage.fill(channels=channels, messages=messages) for side, (channels, messages) in shape.items()}
     # The same number of messages is taken on both sides, from the whole depth.
     enough = shape["few"][1] // _CONSUMERS

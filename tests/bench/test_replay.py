@@ -1,10 +1,8 @@
 """The replay: how many events of one queue a core goes through in a second. No server takes part."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 from time import process_time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +13,7 @@ from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue, simul
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import compiled
-from tests.bench.figures import Figure, told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.bench.figures import Report
+from tests.bench.figures import Figure, Report, told
 
 _START = 1_700_000_000_000_000
 _WORKERS = 16
@@ -47,19 +40,11 @@ def history(attempts: int, channels: int) -> pa.Table:
     ids = np.arange(1, attempts + 1)
     times = {"enqueued_at": enqueued, "ready_at": enqueued, "started_at": enqueued, "finished_at": finished}
     names = pa.array([f"tenant-{number}" for number in range(channels)])
-    return pa.table(
-        {
-            "id": ids,
-            "queue": pa.repeat("documents", attempts),
-            "channel_id": channel + 1,
-            "channel": names.take(pa.array(channel)),
-            "message_id": ids,
-            "kind": pa.repeat("work", attempts),
-            "attempt": pa.repeat(pa.scalar(1, pa.int32()), attempts),
-            "outcome": pa.repeat("completed", attempts),
-            **{name: pa.array(values).cast(pa.timestamp("us", "UTC")) for name, values in times.items()},
-        }
-    )
+    same = {"queue": "documents", "kind": "work", "attempt": pa.scalar(1, pa.int32()), "outcome": "completed"}
+    columns = {"id": ids, "message_id": ids, "channel_id": channel + 1, "channel": names.take(pa.array(channel))}
+    columns |= {name: pa.repeat(value, attempts) for name, value in same.items()}
+    columns |= {name: pa.array(values).cast(pa.timestamp("us", "UTC")) for name, values in times.items()}
+    return pa.table(columns)
 
 
 @pytest.mark.parametrize("channels", [1_000, 100_000])

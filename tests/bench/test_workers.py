@@ -1,23 +1,14 @@
 """Workers: their throughput, from commit to handler, wake-ups, history, idleness, and the asynchronous driver."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from statistics import quantiles
-from typing import TYPE_CHECKING
 
-from tests.bench.figures import Figure
+from tests.bench.figures import Alternate, Figure, Report
 from tests.bench.loads import Load, consume, produce, tasks
-from tests.bench.processes import Task, each_once, figures_of, send_out, total
+from tests.bench.processes import Task, each_once, measured, send_out, total
 from tests.bench.python_api import Job, drain_async, enqueue_and_pause, loops, work
-from tests.bench.stage import connected, driver_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.bench.figures import Alternate, Report
-    from tests.bench.processes import Watch
-    from tests.bench.stage import Stage
-    from tests.bench.wire import Wire
+from tests.bench.stage import Stage, connected, driver_url
+from tests.bench.wire import Wire
 
 _PRODUCERS = 8
 _POLLING = 0.2
@@ -30,9 +21,8 @@ def test_worker_beside_loops(stage: Stage, report: Report, alternate: Alternate,
 
     def measure(side: str) -> Mapping[str, float]:
         with stage.clone(filled) as conninfo:
-            watches = send_out([Task(work if side == "worker" else loops, (Job(driver_url(conninfo), messages),))])
-        each_once(watches, messages=messages)
-        return figures_of(watches)
+            task = Task(work if side == "worker" else loops, (Job(driver_url(conninfo), messages),))
+            return measured([task], messages=messages)
 
     found = alternate(("worker", "loops"), measure)
     what = f"Worker, no-op handler, 4 threads, {messages:,} messages"
@@ -47,9 +37,8 @@ def test_an_async_worker_on_asyncpg(stage: Stage, report: Report, alternate: Alt
 
     def measure(driver: str) -> Mapping[str, float]:
         with stage.clone(filled) as conninfo:
-            watches = send_out([Task(drain_async, (Job(driver_url(conninfo, driver), messages, threads=8),))])
-        each_once(watches, messages=messages)
-        return figures_of(watches)
+            task = Task(drain_async, (Job(driver_url(conninfo, driver), messages, threads=8),))
+            return measured([task], messages=messages)
 
     sides = ("asyncpg", "psycopg")
     found = alternate(sides, measure)
@@ -68,17 +57,14 @@ def test_from_commit_to_handler(stage: Stage, report: Report, *, full: bool) -> 
             job = Job(driver_url(conninfo), count, notify=notify, poll_interval=pause, seconds=120.0, ahead=True)
             done, made = send_out([Task(work, (job,)), Task(enqueue_and_pause, (job,))])
         each_once([done], messages=count)
-        waits = quantiles(_waits(made, done), n=100)
+        committed = dict(zip(made.ids, made.ended, strict=True))
+        # The last moment is when all were completed.
+        handled = zip(done.ids, done.ended, strict=False)
+        waits = quantiles([started - committed[message] for message, started in handled], n=100)
         name = "with notifications" if notify else f"polling every {_POLLING} s"
         for part, limit in zip((50, 99), reach, strict=True):
             what = f"from commit to handler on an idle queue, {name}, p{part} of {count}"
             report.add(Figure(what, "ms", [1e3 * waits[part - 1]], [1e3 * limit], "the limit", 1.0, "less"))
-
-
-def _waits(made: Watch, done: Watch) -> list[float]:
-    committed = dict(zip(made.ids, made.ended, strict=True))
-    # The last moment is when all were completed.
-    return [started - committed[message] for message, started in zip(done.ids, done.ended, strict=False)]
 
 
 def test_commits_with_and_without_wake_ups(stage: Stage, report: Report, alternate: Alternate, *, full: bool) -> None:
@@ -88,10 +74,8 @@ def test_commits_with_and_without_wake_ups(stage: Stage, report: Report, alterna
 
     def measure(side: str) -> Mapping[str, float]:
         with stage.clone(filled) as conninfo:
-            job = Job(
-                driver_url(conninfo), notify=side == "notified", poll_interval=_POLLING, seconds=seconds, ahead=True
-            )
-            load = Load("fair", conninfo, 1, seconds=seconds)
+            url, notify, load = driver_url(conninfo), side == "notified", Load("fair", conninfo, 1, seconds=seconds)
+            job = Job(url, notify=notify, poll_interval=_POLLING, seconds=seconds, ahead=True)
             _, *made = send_out([Task(work, (job,)), *tasks(_PRODUCERS, produce, load)])
         return {"transactions/s": total(made) / seconds}
 
@@ -108,14 +92,12 @@ def test_history_on_and_off(stage: Stage, report: Report, alternate: Alternate, 
     def measure(side: str) -> Mapping[str, float]:
         with stage.clone(filled) as conninfo, connected(conninfo) as wire:
             if side == "on":
-                wire.run(
-                    "select fairqueue.fq_set_queue('bench', '{\"history\": true}'); select fairqueue.fq_keep_history()"
-                )
-            watches = send_out(tasks(2, consume, Load("fair", conninfo, 100)))
+                wire.run("select fairqueue.fq_set_queue('bench', '{\"history\": true}')")
+                wire.run("select fairqueue.fq_keep_history()")
+            figures = measured(tasks(2, consume, Load("fair", conninfo, 100)), messages=messages)
             written = int(wire.value("select count(*) from fairqueue.fq_history"))
-        each_once(watches, messages=messages)
         assert written == (messages if side == "on" else 0)
-        return figures_of(watches)
+        return figures
 
     what = f"history on, by 100, {messages:,} messages, 2 consumers"
     report.add(alternate(("on", "off"), measure).compare(what, "messages/s", ("on", "off"), "history off", 0.75))

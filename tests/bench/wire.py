@@ -3,18 +3,13 @@
 It prepares each statement once, speaks binary both ways, and decodes no column that the loop does not need.
 """
 
-from __future__ import annotations
-
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from psycopg import pq
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
 INT8: Final = 20
 INT4: Final = 23

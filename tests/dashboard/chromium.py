@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import (
-    ElementNotInteractableException,
-    SessionNotCreatedException,
-    StaleElementReferenceException,
-    WebDriverException,
-)
+from selenium.common import exceptions
+from selenium.common.exceptions import SessionNotCreatedException, WebDriverException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -106,14 +102,13 @@ class Chromium:
 
     def _patiently(self, act: Callable[[], None]) -> None:
         """Do something with an element that new figures or another page may replace at this moment."""
-        replaced = [StaleElementReferenceException, ElementNotInteractableException]
-        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=replaced)
+        replaced = [exceptions.StaleElementReferenceException, exceptions.ElementNotInteractableException]
 
         def done(_: object) -> bool:
             act()
             return True
 
-        waiting.until(done)
+        WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=replaced).until(done)
 
     def follow(self, link: str) -> None:
         """Reach a link by the tab key, and follow it by the enter key."""
@@ -127,12 +122,9 @@ class Chromium:
 
     def wait_for(self, text: str) -> None:
         """Wait until the page shows a text."""
-        self.wait_until(lambda _: text in self.text)
-
-    def wait_until(self, holds: Callable[[object], bool]) -> None:
-        """Wait until something holds of the page."""
         # A page that goes away at this moment has elements that are stale, or of no document.
-        WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[WebDriverException]).until(holds)
+        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[WebDriverException])
+        waiting.until(lambda _: text in self.text)
 
     def resize(self, width: int, height: int) -> None:
         """Give the page a size, that of a phone too."""
@@ -159,13 +151,9 @@ Open = Callable[..., Chromium]
 
 @pytest.fixture
 def chromium(engine: Engine, tmp_path: Path) -> Iterator[Open]:
-    """Open a browser as an operator, a viewer or a stranger: ``chromium("viewer", scripts=False)``."""
+    """Open a browser as an operator or a viewer: ``chromium("viewer", scripts=False)``."""
     opened: list[Any] = []
-    users = {
-        "operator": Access("dana@example.com", Role.OPERATOR, payloads=True),
-        "viewer": Access("vera@example.com"),
-        "stranger": None,
-    }
+    users = {"operator": Access("dana@example.com", Role.OPERATOR, payloads=True), "viewer": Access("vera@example.com")}
     now = ["operator"]
     app = create_dashboard(engine, authorize=lambda _: users[now[0]], keep=timedelta(milliseconds=200))
 

@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from sqlalchemy import Engine, text
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue import Delivery, Queue
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
+from tests.cli.messages import enqueue, lease
 
 DOCUMENTS, MAILS, REPORTS = Queue("documents"), Queue("mails"), Queue("reports")
 
@@ -14,21 +14,15 @@ _REFUSED = "Traceback (most recent call last):\nSMTPRecipientsRefused: mailbox 4
 _TIMEOUT = "Traceback (most recent call last):\nTimeoutError: no answer from 10.0.3.17 within 30 s"
 
 
-def put(
-    engine: Engine, queue: Queue, channel: str, count: int, kind: str = "parse", *, delay: timedelta | None = None
-) -> None:
+def put(engine: Engine, queue: Queue, channel: str, count: int, kind: str = "parse", **fields: object) -> None:
     """Enqueue messages of a tenant."""
-    messages = [
-        Enqueue(channel=channel, kind=kind, payload={"upload": f"{channel}/{number}.pdf", "pages": number}, delay=delay)
-        for number in range(count)
-    ]
-    with Session(engine) as session, session.begin():
-        queue.enqueue_many(session, messages)
+    payload = {"upload": f"{channel}/1.pdf", "pages": count}
+    enqueue(engine, *[channel] * count, queue=queue, kind=kind, payload=payload, **fields)
 
 
 def take(engine: Engine, queue: Queue, limit: int) -> list[Delivery]:
     """Take messages, as a consumer that goes on holding them."""
-    return queue.dequeue(engine, limit=limit, lease=timedelta(minutes=5))
+    return lease(engine, limit, queue)
 
 
 def busy(engine: Engine, figures: SharedFigures) -> int:
@@ -82,22 +76,9 @@ def busy(engine: Engine, figures: SharedFigures) -> int:
 
 def set_aside(engine: Engine, channel: str, *, queue: str = "documents", words: str = "bad") -> None:
     """A channel that a dequeue has paused, as ``fq_set_aside`` leaves one."""
+    Queue(queue).pause(engine, channel)
+    problem = f"message 900 is set aside, for it cannot be delivered: {words}"
+    of_channel = text("update fq_channel_state s set problem = :problem from fq_channel c where c.id = s.channel_id"
+                      " and c.queue = :queue and c.name = :channel")  # fmt: skip
     with engine.begin() as connection:
-        connection.execute(
-            text(
-                """
-                update fq_channel_state s
-                set paused_at = fq_now(), problem = :problem, ready_tag = null, due_at = null,
-                  row_version = row_version + 1
-                from fq_channel c
-                where c.id = s.channel_id
-                  and c.queue = :queue
-                  and c.name = :channel
-                """
-            ),
-            {
-                "problem": f"message 900 is set aside, for it cannot be delivered: {words}",
-                "queue": queue,
-                "channel": channel,
-            },
-        )
+        connection.execute(of_channel, {"problem": problem, "queue": queue, "channel": channel})

@@ -14,32 +14,12 @@ from sqlalchemy_fairqueue.values.policies import POLICY
 from tests.cli.messages import QUEUE, enqueue
 
 _GROUP = "00000000-0000-0000-0000-000000000001"
-_TEXTS = {
-    "nothing": "",
-    "NUL": "%00",
-    "a NUL within": "customer%007",
-    "a surrogate": "%ED%A0%80",
-    "no UTF-8": "%FF%C3%28",
-    "a noncharacter": "%EF%BF%BF",
-    "a half escape": "%",
-    "too long": "x" * 9_000,
-}
-_NUMBERS = {
-    "5,000 digits": "9" * 5_000,
-    "above a bigint": "9223372036854775808",
-    "negative": "-1",
-    "zero": "0",
-    "a sign": "%2B1",
-    "a fraction": "1.5",
-    "an exponent": "1e5",
-    "infinity": "inf",
-    "no number": "nan",
-    "Arabic digits": "%D9%A1",
-    "a superscript": "%C2%B2",
-    "an underscore": "1_000",
-    "a blank": "%201",
-}
-_VALUES = _TEXTS | _NUMBERS
+# Nothing, NULs, a surrogate, no UTF-8, a noncharacter, half an escape, too long.
+_TEXTS = ("", "%00", "customer%007", "%ED%A0%80", "%FF%C3%28", "%EF%BF%BF", "%", "x" * 9_000)
+# Too many digits, above a bigint, below 1, with a sign; what only some parsers take; Arabic digits, a superscript.
+_NUMBERS = ("9" * 5_000, "9223372036854775808", "-1", "0", "%2B1", "1.5", "1e5", "inf", "nan", "1_000", "%201",
+            "%D9%A1", "%C2%B2")  # fmt: skip
+_VALUES = (*_TEXTS, *_NUMBERS)
 _IDS = ("message?queue=documents&id={}", "group?queue=documents&group={}", "?done=purge&count={}", "id")
 """Where a number is read as one: elsewhere it is a text like others."""
 _NAMING = (
@@ -58,7 +38,7 @@ _SUBJECTS = {
 _FIELDS = (*POLICY, "plan")
 
 
-def _values(place: str) -> dict[str, str]:
+def _values(place: str) -> tuple[str, ...]:
     return _VALUES if place in _IDS else _TEXTS
 
 
@@ -99,14 +79,12 @@ async def test_values_of_addresses(app: Starlette, client: httpx.AsyncClient, mo
     """A value that nothing has is an answer of 400 or 404, and the pages that others look at are there after it."""
     monkeypatch.setattr("sqlalchemy_fairqueue.figures.shared.DUTY", 1e9)
     for address in (*_NAMING, *_IGNORING):
-        for what, value in _values(address).items():
+        for value in _values(address):
             expected = {200} if address in _IGNORING else {400, 404}
-            if address.startswith(("none", "plan?queue=documents")):
-                # An operator may make a plan of that name.
+            # An operator may make a plan of that name.
+            if address.startswith(("none", "plan?queue=documents")) or (not value and "queue={}" not in address):
                 expected = {200, 400, 404}
-            elif not value and "queue={}" not in address:
-                expected = {200, 400, 404}
-            assert (await client.get("/" + address.format(value))).status_code in expected, (address, what)
+            assert (await client.get("/" + address.format(value))).status_code in expected, (address, value[:30])
         app.state.reading.forget()
         for good in ("/", "/tenant?queue=documents&channel=customer-7"):
             assert (await client.get(good)).status_code == 200, (address, good)
@@ -117,11 +95,9 @@ async def test_values_of_actions(post: Callable[..., Any], engine: Engine) -> No
     given = {"channel": "customer-7", "id": "1", "schedule": "none", "plan": "none", "group": _GROUP}
     before = QUEUE.channels(engine)
     for action, subject in _SUBJECTS.items():
-        for what, value in _values(subject).items():
-            if not value:
-                continue
+        for value in filter(None, _values(subject)):
             query = "&".join(f"{name}={text}" for name, text in (given | {subject: value}).items())
-            assert await post(f"action={action}&{query}", "to=other") in {303, 400, 404}, (action, what)
+            assert await post(f"action={action}&{query}", "to=other") in {303, 400, 404}, (action, value[:30])
         assert QUEUE.channels(engine) == before
 
 
@@ -130,9 +106,9 @@ async def test_values_of_forms(post: Callable[..., Any]) -> None:
     # A plan and a tenant have one editor.
     fields = [("policy", name) for name in _FIELDS] + [("plan", "rate"), ("move", "to")]
     for action, name in fields:
-        for what, value in (_VALUES if action == "policy" else _TEXTS).items():
+        for value in _VALUES if action == "policy" else _TEXTS:
             query = f"action={action}&channel=customer-7&id=1&plan=free"
-            assert await post(query, f"{name}={value}") in {303, 400, 404}, (action, name, what)
+            assert await post(query, f"{name}={value}") in {303, 400, 404}, (action, name, value[:30])
 
 
 async def test_headers(client: httpx.AsyncClient, post: Callable[..., Any]) -> None:

@@ -3,21 +3,11 @@
 from datetime import timedelta
 
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue
-from tests.cli.messages import QUEUE, lease
+from tests.cli.messages import QUEUE, enqueue_group, lease
 from tests.dashboard.conftest import Audit, Browse
 from tests.fixtures.database import Database
 from tests.groups.conftest import fold
-
-
-def _make(engine: Engine, *delays: timedelta | None) -> str:
-    then = Enqueue(channel="reports", payload="done", kind="report")
-    members = [Enqueue(channel=f"customer-{number}", payload=1, delay=delay) for number, delay in enumerate(delays)]
-    with Session(engine) as session, session.begin(), QUEUE.group(session, then=then) as group:
-        group.enqueue_many(members)
-    return str(group.id)
 
 
 def _facts(text: str) -> str:
@@ -26,7 +16,8 @@ def _facts(text: str) -> str:
 
 def test_groups(browse: Browse, engine: Engine, database: Database) -> None:
     """A group stands with its progress; its page has its members by their states, and what followed it."""
-    group = _make(engine, None, None, None, timedelta(hours=1))
+    group = enqueue_group(engine, "a", "b", "c", "d", then="reports")
+    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(hours=1))
     [first, second] = lease(engine, 2)
     QUEUE.complete(engine, first)
     page = browse("viewer").get("group", queue="documents", group=group)
@@ -49,8 +40,8 @@ def test_groups(browse: Browse, engine: Engine, database: Database) -> None:
 
 
 def test_cancel(browse: Browse, engine: Engine, audit: Audit) -> None:
-    """An operator cancels what has not ended, after a question."""
-    group = _make(engine, None, None, None)
+    """An operator cancels what has not ended, after a question. An id of no group is not found, by page and action."""
+    group = enqueue_group(engine, "a", "b", "c")
     lease(engine, 1)
     user = browse("operator")
     form = user.get("group", queue="documents", group=group).form("Cancel…")
@@ -60,12 +51,6 @@ def test_cancel(browse: Browse, engine: Engine, audit: Audit) -> None:
     assert "Cancelled: 2." in user.submit(asked.form("Cancel them")).text
     assert (QUEUE.groups.status(engine, group).cancelled, QUEUE.groups.status(engine, group).pending) == (2, 1)
     assert f"did cancel_group on queue 'documents' group='{group}': cancelled 2, 1 out" in audit()[-1]
-
-
-def test_groups_that_are_none(browse: Browse, engine: Engine) -> None:
-    """An id of no group is not found, on its page and by its action."""
-    user = browse("operator")
-    form = user.get("group", queue="documents", group=_make(engine, None)).form("Cancel…")
     for group in ("", "x", "00000000-0000-4000-8000-000000000000", "'; drop table fq_group; --"):
         assert user.get("group", queue="documents", group=group).status == 404
         form.action = f"act?action=cancel_group&queue=documents&group={group}"

@@ -44,21 +44,17 @@ def test_attempts(browse: Browse, engine: Engine) -> None:
     assert "died after 3 attempts: cannot be read" in page.text
 
 
-def test_one_that_is_held(browse: Browse, engine: Engine) -> None:
-    """It shows its ordering key; the tenant's page shows its state."""
-    _, second = enqueue(engine, "customer-7", "customer-7", ordering_key="session-42")
+def test_without_a_history(browse: Browse, engine: Engine) -> None:
+    """Of a queue that records no history, the page says so, and shows what the message itself knows. One that waits for
+    another shows its ordering key; the tenant's page shows its state.
+    """
+    first, second = enqueue(engine, "customer-7", "customer-7", ordering_key="session-42")
+    lease(engine, 1)
+    page = browse("viewer").get("message", queue="documents", id=first).text
+    assert ("Its queue does not record its history" in page, "held by" in page) == (True, True)
     page = browse("viewer").get("message", queue="documents", id=second).text
     assert ("session-42" in page, "State held" in page) == (True, True)
     assert "held" in browse("viewer").get("tenant", queue="documents", channel="customer-7").text
-
-
-def test_without_a_history(browse: Browse, engine: Engine) -> None:
-    """Of a queue that records no history, the page says so, and shows what the message itself knows."""
-    [message_id] = enqueue(engine, "customer-7")
-    lease(engine, 1)
-    page = browse("viewer").get("message", queue="documents", id=message_id)
-    assert "Its queue does not record its history" in page.text
-    assert "held by" in page.text
 
 
 def test_a_kind_that_no_worker_knows(browse: Browse, engine: Engine) -> None:
@@ -97,12 +93,14 @@ def test_traces(engine: Engine) -> None:
             create_dashboard(engine, trace_url=address)
 
 
-@pytest.mark.parametrize("name", ["customer-8", ODD_NAMES[2]])
-def test_move(browse: Browse, engine: Engine, audit: Audit, name: str) -> None:
-    """An operator gives a message to another tenant, after a question that says whether it is new."""
-    [message_id] = enqueue(engine, "customer-7")
+def test_move(browse: Browse, engine: Engine, audit: Audit) -> None:
+    """An operator gives a message to another tenant, after a question that says whether it is new. A name that cannot
+    be one is refused, and a message that a consumer holds stays.
+    """
+    [message_id], name = enqueue(engine, "customer-7"), ODD_NAMES[2]
     user = browse("operator")
     form = user.get("message", queue="documents", id=message_id).form("Move…")
+    assert user.submit(form, to="x" * 600).status == 400
     asked = user.submit(form, to=name)
     assert "There is no such tenant yet" in asked.text
     assert QUEUE.messages(engine, channel="customer-7")
@@ -111,14 +109,6 @@ def test_move(browse: Browse, engine: Engine, audit: Audit, name: str) -> None:
     assert "did move on queue 'documents'" in audit()[-1]
     again = user.submit(user.submit(form, to=name).form("Move the message"))
     assert "It is there already." in again.text
-
-
-def test_moves_that_are_refused(browse: Browse, engine: Engine) -> None:
-    """A message that a consumer holds stays, and so does one whose name for a tenant cannot be one."""
-    [message_id] = enqueue(engine, "customer-7")
-    user = browse("operator")
-    form = user.get("message", queue="documents", id=message_id).form("Move…")
-    assert user.submit(form, to="x" * 600).status == 400
     lease(engine, 1)
     assert all(one.button != "Move…" for one in user.get("message", queue="documents", id=message_id).forms)
     held = user.submit(user.submit(form, to="customer-8").form("Move the message"))

@@ -33,15 +33,12 @@ def test_nothing(browse: Browse) -> None:
     assert "No queue has been used yet." in browse("viewer").get().text
 
 
-@pytest.fixture
-def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doctor finds nothing: the tests' own server runs without autovacuum."""
+def test_overview(browse: Browse, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overview has each queue, the state of all in a sentence, and who waits longest. The headline tells of deaths
+    and of a limit that is reached, the first of them in words.
+    """
+    # Doctor finds nothing: the tests' own server runs without autovacuum.
     monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.reading.examine", lambda *_, **__: Examination("", 1, ()))
-
-
-@pytest.mark.usefixtures("healthy")
-def test_overview(browse: Browse, engine: Engine) -> None:
-    """The overview has each queue, the state of all in a sentence, and who waits longest."""
     enqueue(engine, "customer-7", "customer-7", "customer-8")
     page = browse("viewer").get()
     assert "Queue 'documents' has no consumer: 3 ready" in page.text
@@ -49,21 +46,14 @@ def test_overview(browse: Browse, engine: Engine) -> None:
     assert page.links["customer-7"] == "tenant?queue=documents&channel=customer-7"
     lease(engine, 1)
     assert "All flows: 2 messages ready, the longest wait is " in browse("viewer").get().text
-    QUEUE.pause(engine)
-    assert "Queue 'documents' is paused for " in browse("viewer").get().text
-
-
-@pytest.mark.usefixtures("healthy")
-def test_what_is_not_well(browse: Browse, engine: Engine) -> None:
-    """The headline tells of deaths and of a limit that is reached, the first of them in words."""
-    bury(engine, "customer-7")
+    QUEUE.bury(engine, lease(engine, 1))
     assert "Queue 'documents' has 1 dead letter, the last died " in browse("viewer").get().text
     QUEUE.configure(engine, max_concurrency=1)
-    enqueue(engine, "customer-7", "customer-8")
-    lease(engine, 1)
     text = browse("viewer").get().text
     assert "Queue 'documents' is at its limit: 1 of 1 message out, 1 ready message held back" in text
     assert "; 1 further finding." in text
+    QUEUE.pause(engine)
+    assert "Queue 'documents' is paused for " in browse("viewer").get().text
 
 
 def test_headline_has_the_checks(engine: Engine) -> None:

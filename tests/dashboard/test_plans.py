@@ -60,22 +60,15 @@ def _preview(browse: Browse, channel: str = "customer-7", **values: str) -> tupl
     return asked, asked.text.partition("Now Then")[2].partition("While")[0]
 
 
+_TO_GOLD = ("plan free gold", "rate no rate 50/s")
 _CHANGES: list[tuple[dict[str, str], tuple[str, ...], ChannelPolicy]] = [
-    (
-        {"plan": "plan:gold"},
-        ("plan free gold", "max_concurrency 2 no limit", "rate no rate 50/s"),
-        ChannelPolicy(weight=4, rate="50/s"),
-    ),
+    ({"plan": "plan:gold"}, (*_TO_GOLD, "max_concurrency 2 no limit"), ChannelPolicy(weight=4, rate="50/s")),
     ({"plan": "-"}, ("plan free none",), ChannelPolicy(weight=4, max_concurrency=2)),
     ({"reset.weight": "1"}, ("weight 4 1",), _FREE),
-    (
-        {"plan": "plan:gold", "reset.weight": "1"},
-        ("plan free gold", "weight 4 5", "max_concurrency 2 no limit", "rate no rate 50/s"),
-        _GOLD,
-    ),
+    ({"plan": "plan:gold", "reset.weight": "1"}, (*_TO_GOLD, "weight 4 5", "max_concurrency 2 no limit"), _GOLD),
     (
         {"plan": "plan:gold", "max_concurrency": "9"},
-        ("plan free gold", "max_concurrency 2 9", "rate no rate 50/s"),
+        (*_TO_GOLD, "max_concurrency 2 9"),
         ChannelPolicy(weight=4, rate="50/s", max_concurrency=9),
     ),
 ]
@@ -93,10 +86,9 @@ def test_a_tenant_and_its_plan(browse: Browse, engine: Engine) -> None:
         assert _policy(engine, channel) == before
         assert "The policy was changed." in browse("operator").submit(asked.form("Change the policy")).text
         assert _policy(engine, channel) == expected
-        changed = {row.split()[0] for row in shown} - {"plan"}
-        assert changed == {
-            name for name in ("weight", "rate", "max_concurrency") if getattr(before, name) != getattr(expected, name)
-        }
+        names = ("weight", "rate", "max_concurrency")
+        changed = {name for name in names if getattr(before, name) != getattr(expected, name)}
+        assert {row.split()[0] for row in shown} - {"plan"} == changed
 
 
 def test_a_field_is_changed_or_reset(browse: Browse, engine: Engine) -> None:

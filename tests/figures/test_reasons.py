@@ -75,18 +75,6 @@ def _shared(engine: Engine, queue: Queue = QUEUE, name: str = "api", **limit: ob
     return other
 
 
-def test_the_channels_that_take_most(engine: Engine) -> None:
-    """The limit of the queue is used up by others, and they are named, the most first."""
-    QUEUE.configure(engine, max_concurrency=3)
-    _consume(engine, "b", "c", "c")
-    enqueue(engine, "a")
-    tenant = _tenant(engine, "a")
-    assert tenant.reason is Reason.QUEUE_LIMIT
-    assert [(taker.channel, taker.leased) for taker in tenant.wait.takers] == [("c", 2), ("b", 1)]
-    assert [taker.share for taker in tenant.wait.takers] == pytest.approx([2 / 3, 1 / 3])
-    assert tenant.shares == pytest.approx((0.0, 1 / 3))
-
-
 def test_a_shared_limit_that_grows(engine: Engine) -> None:
     """Where the limit is not used up any more, it is the others' turn; what a consumer holds waits for nothing."""
     [held, _] = _shared(engine, max_concurrency=3).messages(engine, channel="y")
@@ -157,17 +145,20 @@ def test_each_reason(engine: Engine) -> None:
 
 
 def test_others_turn(engine: Engine) -> None:
-    """Consumers are busy with others, whose shares stand beside what their weights entitle them to. A channel that has
-    its share, and more work than that serves, waits for nobody else.
+    """Consumers are busy with others, the most first, whose shares stand beside what their weights entitle them to, or
+    these use the queue's limit up. A channel that has its share, and more work than that serves, waits for nobody else.
     """
     QUEUE.configure_channel(engine, "b", weight=3)
     _consume(engine, "b", "b", "b", "c")
     enqueue(engine, "a")
-    tenant = _tenant(engine, "a")
-    assert (tenant.reason, tenant.shares) == (Reason.TURN, (0.0, 0.2))
-    assert [(taker.channel, taker.share, taker.entitled, taker.weight) for taker in tenant.wait.takers] == [
-        ("b", 0.75, 0.6, 3), ("c", 0.25, 0.2, 1),
-    ]  # fmt: skip
+    for reason in (Reason.TURN, Reason.QUEUE_LIMIT):
+        tenant = _tenant(engine, "a")
+        assert (tenant.reason, tenant.shares) == (reason, (0.0, 0.2))
+        assert [(taker.channel, taker.share, taker.entitled, taker.weight) for taker in tenant.wait.takers] == [
+            ("b", 0.75, 0.6, 3), ("c", 0.25, 0.2, 1),
+        ]  # fmt: skip
+        QUEUE.configure(engine, max_concurrency=4)
+    QUEUE.configure(engine, max_concurrency=None)
     enqueue(engine, "b")
     assert _tenant(engine, "b").wait == Wait(Reason.CAPACITY)
 
@@ -278,8 +269,10 @@ def test_a_rate_holds_until_the_next_dequeue(engine: Engine, reason: Reason, is_
 
 
 @pytest.mark.parametrize("history", [True, False])
-def test_what_is_out_longest(engine: Engine, history: bool) -> None:  # noqa: FBT001
-    """A limit of the tenant names its message that is out longest, a limit of the queue that of all tenants."""
+def test_what_is_out_longest(engine: Engine, database: Database, history: bool) -> None:  # noqa: FBT001
+    """A limit of the tenant names its message that is out longest, a limit of the queue that of all tenants; without
+    its kind, if that cannot be read.
+    """
     QUEUE.configure(engine, history=history, max_concurrency=4)
     QUEUE.configure_channel(engine, "a", max_concurrency=2)
     first, *_ = enqueue(engine, "b", kind="render")
@@ -303,6 +296,11 @@ def test_what_is_out_longest(engine: Engine, history: bool) -> None:  # noqa: FB
     [_, other] = enqueue(engine, "c", "c")
     assert len(lease(engine, 1)) == 1
     assert named(other) == (Reason.QUEUE_LIMIT, first, "render")
+    lose(database, first, "kind")
+    wait = _message(engine, other).wait
+    assert wait is not None
+    assert wait.longest_out is not None
+    assert (wait.reason, wait.longest_out.message_id, wait.longest_out.kind) == (Reason.QUEUE_LIMIT, first, None)
 
 
 def test_since_when_a_single_message_is_out(engine: Engine) -> None:
@@ -319,20 +317,6 @@ def test_since_when_a_single_message_is_out(engine: Engine) -> None:
     tenant = _tenant(engine, "a")
     assert (tenant.reason, tenant.wait.longest_out) == (Reason.OWN_LIMIT, None)
     assert "has just ended" in reason_detail(tenant.channel, tenant.queue)
-
-
-def test_a_kind_that_cannot_be_read(engine: Engine, database: Database) -> None:
-    """The message that is out longest is named without its kind; the reason is told all the same."""
-    QUEUE.configure_channel(engine, "a", max_concurrency=1)
-    _, last = enqueue(engine, "a", "a")
-    [held] = lease(engine)
-    lose(database, held.message_id, "kind")
-    wait = _message(engine, last).wait
-    assert wait is not None
-    assert wait.longest_out is not None
-    assert (wait.reason, wait.longest_out.message_id, wait.longest_out.kind) == (
-        Reason.OWN_LIMIT, held.message_id, None,
-    )  # fmt: skip
 
 
 def test_what_a_drained_worker_left(engine: Engine) -> None:
@@ -468,7 +452,9 @@ def test_limits_that_are_none(engine: Engine) -> None:
 def test_the_database_refuses(database: Database) -> None:
     """What cannot be asked for is an error of the function, with what to ask for."""
     for call in (
-        "fq_contention('q', 0)", "fq_contention('q', null)", "fq_consumers('q', 0)",
+        *(f"fq_contention('q', {limit})" for limit in ("0", "null", "0, '{c}', 1, 1", "null, '{c}', 1, 1")),
+        *(f"fq_contention('q', 1, {bounds})" for bounds in ("'{c}', 0, 1", "'{c}', null, 1", "'{c}', 1, 0")),
+        "fq_contention('q', 1, null, 1, 1)", "fq_consumers('q', 0)",
         "fq_plan_channels('q', 'p', 0, 0)",
         "fq_message_details('q', '{1}', -1, 0)", "fq_message_details('q', '{1}', 0, -1)",
         "fq_longest_out('q', null, 0)", "fq_longest_out('q', '{c}', null)",

@@ -2,11 +2,13 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from operator import attrgetter
 
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.figures.channels import take_sample
 from sqlalchemy_fairqueue.figures.queues import QueueFigures
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
@@ -60,14 +62,9 @@ def test_top_and_the_dashboard_agree(engine: Engine, *, heard: bool) -> None:
         lease(engine, 1)
     sample = take_sample(engine, None, [QUEUE], None)
     figures = SharedFigures(engine).get().queues[QUEUE.name]
-    shown, of_top = (
-        {
-            each.channel: (each.ready, each.scheduled, each.leased, each.oldest_ready_at, each.current_concurrency)
-            for each in channels
-        }
-        for channels in (figures.contention.channels, sample.channels)
-    )
-    assert shown == of_top
+    facts = attrgetter("ready", "scheduled", "leased", "oldest_ready_at", "current_concurrency")
+    shown = {each.channel: facts(each) for each in figures.contention.channels}
+    assert shown == {each.channel: facts(each) for each in sample.channels}
     counts = [sum(column) for column in list(zip(*shown.values(), strict=True))[:3]]
     assert [figures.stats.ready, figures.stats.scheduled, figures.stats.leased] == counts
     assert figures.stats.oldest_ready_at == min(since for *_, since, _ in shown.values() if since)
@@ -113,7 +110,9 @@ def test_figures_that_are_kept_for_long(engine: Engine, clock: Clock) -> None:
 
 
 async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
-    """The figures of an AsyncEngine are awaited, and get says so; an Engine is used in a thread."""
+    """The figures of an AsyncEngine are awaited, and get says so; an Engine is used in a thread. Only the queues that
+    were named are read, also one that nobody knows yet.
+    """
     enqueue(engine, "a")
     shared = SharedFigures(async_engine, keep=_LONG)
     figures = await shared.aget()
@@ -122,12 +121,7 @@ async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
     with pytest.raises(TypeError, match="await aget"):
         shared.get()
     assert (await SharedFigures(engine).aget()).queues[QUEUE.name].stats.ready == 1
-
-
-def test_named_queues_only(engine: Engine) -> None:
-    """Only the queues that were named are read, also one that nobody knows yet."""
-    enqueue(engine, "a")
-    assert list(SharedFigures(engine, [type(QUEUE)("other")]).get().queues) == ["other"]
+    assert list((await SharedFigures(engine, [Queue("other")]).aget()).queues) == ["other"]
 
 
 async def test_slow_readings_go_on_in_the_background(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.testing import rolled_back
 
 
 @pytest.fixture
@@ -19,18 +20,12 @@ def queue() -> Queue:
 @pytest.fixture
 def session(engine: Engine) -> Iterator[Session]:
     """A session that has joined the test's transaction: what commits is rolled back all the same."""
-    with engine.connect() as connection:
-        transaction = connection.begin()
-        with Session(connection, join_transaction_mode="create_savepoint") as found:
-            yield found
-        transaction.rollback()
+    with rolled_back(engine) as found:
+        yield found
 
 
 @pytest.fixture
 async def async_session(async_engine: AsyncEngine) -> AsyncIterator[AsyncSession]:
     """The same for async code."""
-    async with async_engine.connect() as connection:
-        transaction = await connection.begin()
-        async with AsyncSession(connection, join_transaction_mode="create_savepoint") as found:
-            yield found
-        await transaction.rollback()
+    async with rolled_back(async_engine) as found:
+        yield found

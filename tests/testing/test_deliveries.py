@@ -6,17 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from sqlalchemy_fairqueue import (
-    Context,
-    Delivery,
-    HandlerTimeout,
-    InvalidArgument,
-    LeaseLost,
-    MessageCancelled,
-    PayloadError,
-    Queue,
-    Retry,
-)
+from sqlalchemy_fairqueue import Context, Delivery, Queue, Retry
+from sqlalchemy_fairqueue.errors import HandlerTimeout, InvalidArgument, LeaseLost, MessageCancelled, PayloadError
 from sqlalchemy_fairqueue.reports import GroupCounts
 from sqlalchemy_fairqueue.testing import make_context, make_delivery
 
@@ -59,6 +50,11 @@ def test_what_an_enqueue_refuses_is_refused() -> None:
         make_delivery(_QUEUE, 1, channel="")
     with pytest.raises(InvalidArgument, match="headers"):
         make_delivery(_QUEUE, 1, headers={"a": object()})
+    wrong: Any = {"total": 3}
+    with pytest.raises(InvalidArgument, match="group_id is 'first'"):
+        make_delivery(_QUEUE, 1, group="first")
+    with pytest.raises(InvalidArgument, match=r"after_group is {'total': 3}; give GroupCounts\("):
+        make_delivery(_QUEUE, 1, after_group=wrong)
 
 
 def test_a_delivery_of_a_group() -> None:
@@ -72,27 +68,16 @@ def test_a_delivery_of_a_group() -> None:
     assert make_delivery(_QUEUE, 1, group=str(group)).headers == {"group": str(group)}
 
 
-def test_what_is_no_group() -> None:
-    """A group is an id, and what a message follows are counts."""
-    wrong: Any = {"total": 3}
-    with pytest.raises(InvalidArgument, match="group_id is 'first'; give the id of a group, a UUID"):
-        make_delivery(_QUEUE, 1, group="first")
-    with pytest.raises(InvalidArgument, match=r"after_group is {'total': 3}; give GroupCounts\("):
-        make_delivery(_QUEUE, 1, after_group=wrong)
-
-
 def test_what_a_worker_tells_its_handler() -> None:
     """Each thing that can end a handler early."""
     delivery = make_delivery(_QUEUE, 1)
-    make_context(delivery).check()
-    with pytest.raises(LeaseLost):
-        make_context(delivery, lost=True).check()
-    with pytest.raises(MessageCancelled):
-        make_context(delivery, cancelled=True).check()
-    with pytest.raises(HandlerTimeout):
-        make_context(delivery, timed_out=True).check()
     context = make_context(delivery)
+    context.check()
     assert [context.stopping, context.lost, context.timed_out, context.cancelled] == [False] * 4
+    for name, error in (("lost", LeaseLost), ("cancelled", MessageCancelled), ("timed_out", HandlerTimeout)):
+        told: Any = {name: True}
+        with pytest.raises(error):
+            make_context(delivery, **told).check()
     context.cancelled = True
     with pytest.raises(MessageCancelled):
         context.check()

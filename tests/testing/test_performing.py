@@ -52,12 +52,6 @@ def application(queue: Queue) -> Queue:
     return queue
 
 
-@pytest.fixture
-def counted(database: Database) -> None:
-    """A table of the application."""
-    database.execute("create table counted (page integer)")
-
-
 def test_perform(application: Queue) -> None:
     """A handler is called with a payload, and its outcome comes back, returned or raised."""
     assert perform(application, "well", kind="moody") is None
@@ -83,9 +77,9 @@ def test_perform_with_a_session(application: Queue, session: Session) -> None:
         perform(application, 1, kind="pasre")
 
 
-@pytest.mark.usefixtures("counted")
 def test_drain(application: Queue, session: Session, database: Database) -> None:
     """What the session has enqueued is performed in its transaction, with what handlers enqueue; nothing stays."""
+    database.execute("create table counted (page integer)")
     application.enqueue(session, channel="customer-7", payload={"pages": 2}, kind="parse")
     application.enqueue(session, channel="customer-9", payload={"pages": 1}, kind="parse")
     performed = drain(session, application)
@@ -96,14 +90,6 @@ def test_drain(application: Queue, session: Session, database: Database) -> None
     assert drain(session, application) == []
     assert database.value("select count(*) from counted") == 0
     assert database.value("select count(*) from fq_message") == 0
-
-
-@pytest.mark.usefixtures("counted")
-def test_drain_of_committed_work(application: Queue, session: Session, engine: Engine) -> None:
-    """Messages that others have committed are performed, too; where the test commits, it is done for good."""
-    application.enqueue(engine, channel="a", payload={"pages": 1}, kind="parse")
-    session.commit()
-    assert len(drain(session, application)) == 2
 
 
 def test_outcomes(application: Queue, session: Session) -> None:
@@ -182,40 +168,37 @@ def test_rates_are_raised_in_the_transaction(queue: Queue, session: Session, eng
     session.rollback()
 
 
-def test_a_failure_comes_out(application: Queue, session: Session) -> None:
-    """What a handler raises fails the test, and its savepoint is rolled back."""
-    application.enqueue(session, channel="a", payload="fail", kind="moody")
-    with pytest.raises(ValueError, match="a bug"):
-        drain(session, application)
+def test_what_fails_a_drain(application: Queue, session: Session) -> None:
+    """What a handler raises; a handler that enqueues itself, at the limit; an async handler in a plain session."""
 
-
-def test_scheduled_messages_stay(application: Queue, session: Session) -> None:
-    """What is not due yet is not performed."""
-    application.enqueue(session, channel="a", payload="well", kind="moody", delay=timedelta(hours=1))
-    assert drain(session, application) == []
-    assert_enqueued(session, application, kind="moody", count=1)
-
-
-def test_an_endless_chain(queue: Queue, session: Session) -> None:
-    """A handler that enqueues itself ends at the limit."""
-
-    @queue.handler()
+    @application.handler("again")
     def again(delivery: Delivery, session: Session) -> None:
-        queue.enqueue(session, channel="a", payload=delivery.payload + 1)
+        application.enqueue(session, channel="a", payload=delivery.payload, kind="again")
 
-    queue.enqueue(session, channel="a", payload=0)
-    with pytest.raises(InvalidArgument, match="more than 10 messages are due in queue 'documents'"):
-        drain(session, queue, limit=10)
+    @application.handler("call")
+    async def call(delivery: Delivery) -> None:
+        """Do nothing."""
+
+    for kind, error, said in (
+        ("moody", ValueError, "a bug"),
+        ("again", InvalidArgument, "more than 10 messages are due in queue 'documents'"),
+        ("call", InvalidArgument, "is async; await aperform, or drain"),
+    ):
+        application.enqueue(session, channel="a", payload="fail", kind=kind)
+        with pytest.raises(error, match=said):
+            drain(session, application, limit=10)
+        session.rollback()
 
 
-def test_more_work_after_a_drain(application: Queue, session: Session) -> None:
-    """The session can record, drain and commit again in any order."""
+def test_more_work_after_a_drain(application: Queue, session: Session, engine: Engine) -> None:
+    """The session can record, drain and commit again in any order; what others have committed is performed."""
     for channel in ("b", "a"):
         application.enqueue(session, channel=channel, payload="well", kind="moody")
         assert len(drain(session, application)) == 1
     application.enqueue(session, channel="a", payload="well", kind="moody")
+    application.enqueue(engine, channel="c", payload="well", kind="moody")
     session.commit()
-    assert len(drain(session, application)) == 1
+    assert len(drain(session, application)) == 2
 
 
 async def test_async_handlers(queue: Queue, async_session: AsyncSession, database: Database) -> None:
@@ -239,18 +222,6 @@ async def test_async_handlers(queue: Queue, async_session: AsyncSession, databas
     with pytest.raises(InvalidArgument, match="is async; await aperform"):
         perform(queue, 1, kind="parse")
     assert database.value("select count(*) from counted") == 0
-
-
-async def test_draining_an_async_handler_in_a_session(queue: Queue, session: Session) -> None:
-    """An async handler needs an AsyncSession."""
-
-    @queue.handler()
-    async def parse(delivery: Delivery) -> None:
-        """Do nothing."""
-
-    queue.enqueue(session, channel="a", payload=1)
-    with pytest.raises(InvalidArgument, match="is async; await aperform, or drain"):
-        drain(session, queue)
 
 
 def test_what_follows_in_an_ordering_key_and_a_dead_letter(queue: Queue, engine: Engine) -> None:

@@ -15,20 +15,20 @@ _TESTS = """
 import asyncio
 from datetime import timedelta
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.testing import assert_enqueued, drain
 
 queue = Queue("documents")
-handled = []
 
 @queue.job
-def parse(upload: str) -> None:
-    handled.append(upload)
+def parse(upload: str) -> None: ...
 
 @pytest.mark.parametrize("run", [1, 2])
 def test_session(fairqueue_session, fairqueue_clock, run):
+    assert fairqueue_session.is_ours
+    assert fairqueue_session.get_bind().engine.driver == "psycopg2"
     parse.options(delay=timedelta(days=1)).enqueue(fairqueue_session, channel="a", upload="later")
     fairqueue_session.commit()
     assert_enqueued(fairqueue_session, parse, upload="later", count=1)
@@ -37,15 +37,12 @@ def test_session(fairqueue_session, fairqueue_clock, run):
     assert len(drain(fairqueue_session, queue)) == 1
 
 @pytest.mark.parametrize("run", [1, 2])
-def test_own_database(fairqueue_engine, fairqueue_worker, fairqueue_clock, run):
-    handled.clear()
+def test_own_database(fairqueue_engine, fairqueue_worker, run):
     assert fairqueue_engine.driver == "psycopg2"
+    with fairqueue_engine.begin() as connection:
+        assert connection.execute(text("insert into page default values returning id")).scalar() == 1
     parse.enqueue(fairqueue_engine, channel="a", upload="now")
-    parse.options(delay=timedelta(days=1)).enqueue(fairqueue_engine, channel="a", upload="later")
     assert fairqueue_worker.drain(queue).stats.completed == 1
-    fairqueue_clock.advance(timedelta(days=1))
-    fairqueue_worker.drain(queue)
-    assert handled == ["now", "later"]
     assert fairqueue_worker(queue).stats.hung == 0
 
 @pytest.mark.parametrize("run", [1, 2])
@@ -92,14 +89,6 @@ def test_groups_and_schedules(fairqueue_engine, fairqueue_worker, fairqueue_cloc
     fairqueue_worker.drain(queue)
     assert followed == [0, 1, 2, "report"]
 
-def test_migrated(fairqueue_engine):
-    with Session(fairqueue_engine) as session:
-        assert session.scalar(text("select count(*) from page")) == 0
-
-def test_the_class_of_the_session(fairqueue_session):
-    assert fairqueue_session.is_ours
-    assert fairqueue_session.get_bind().engine.driver == "psycopg2"
-
 def test_both(fairqueue_session, fairqueue_engine):
     pass
 """
@@ -119,7 +108,7 @@ def fairqueue_migrate():
     def migrate(engine):
         install_fairqueue(engine)
         with engine.begin() as connection:
-            connection.execute(text("create table page ()"))
+            connection.execute(text("create table page (id serial)"))
     return migrate
 
 @pytest.fixture(scope="session")
@@ -146,7 +135,7 @@ def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> No
     (tmp_path / "test_shop.py").write_text(_TESTS)
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     said = pytest_said(tmp_path, FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False))
-    assert "9 passed, 1 error" in said, said
+    assert "7 passed, 1 error" in said, said
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
     run = f"fairqueue_test_{(tmp_path / 'run').read_text()}_"
     assert database.value("select count(*) from pg_database where starts_with(datname, :run)", run=run) == 0

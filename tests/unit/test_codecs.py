@@ -33,17 +33,11 @@ class _Colour(StrEnum):
 
 
 @given(_PAYLOADS)
-def test_round_trip(payload: object) -> None:
-    """Whatever can be encoded as JSON comes back as it was given."""
-    codec = JsonCodec()
-    assert codec.decode(codec.encode(payload)) == payload
-
-
-@given(_PAYLOADS)
 def test_the_bytes_of_json(payload: object) -> None:
-    """The content is what json writes, whoever wrote it: an application may compare contents."""
-    written = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
-    assert JsonCodec().encode(payload) == written.encode()
+    """What can be encoded comes back as it was given. The content is what json writes: applications may compare it."""
+    written = json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
+    assert JsonCodec().encode(payload) == written
+    assert JsonCodec().decode(written) == payload
 
 
 @pytest.mark.parametrize("factor", [1, -7, 1.5, 9.999999999999999])
@@ -69,13 +63,8 @@ def test_kept_as_their_plain_kind(payload: object, back: object) -> None:
         (datetime.now(UTC), "$", "a datetime cannot be encoded as JSON"),
         ({"a": [{"b": uuid.uuid4()}]}, "$.a[0].b", "a UUID cannot be encoded"),
         ([1, Decimal("1.5")], "$[1]", "a Decimal cannot be encoded"),
-        ({"raw": b"x"}, "$.raw", "a bytes cannot be encoded"),
-        ({"set": {1}}, "$.set", "a set cannot be encoded"),
-        (object(), "$", "a object cannot be encoded"),
-        (range(3), "$", "a range cannot be encoded"),
         ({"x": iter(())}, "$.x", "a tuple_iterator cannot be encoded"),
         ({"x": [math.nan]}, "$.x[0]", "nan cannot be encoded"),
-        (math.inf, "$", "inf cannot be encoded"),
         (-math.inf, "$", "-inf cannot be encoded"),
         ({"a": {1: "x"}}, "$.a", "the key 1 is a int"),
         ({None: 1}, "$", "the key None is a NoneType"),
@@ -139,15 +128,10 @@ def test_default_converts() -> None:
     assert codec.decode(codec.encode({"ids": {ident}})) == {"ids": [str(ident)]}
 
 
-def _refuses(value: object) -> object:
-    message = f"no idea what {value} is"
-    raise TypeError(message)
-
-
 @pytest.mark.parametrize(
     ("default", "problem"),
     [
-        (_refuses, "default cannot convert a Fraction: no idea what 1/2 is"),
+        (int.from_bytes, "default cannot convert a Fraction: cannot convert 'Fraction' object to bytes"),
         (lambda _: math.nan, "nan cannot be encoded"),
         (lambda value: value, "nested too deeply"),
     ],

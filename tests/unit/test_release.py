@@ -55,13 +55,9 @@ def test_a_release_names_the_repository_that_it_comes_from(hook: Any) -> None:
     """A workflow of GitHub tells the repository; without, there are no addresses. `nox -s wheel` builds with them."""
     assert hook.urls_of({}) == {}
     found = hook.urls_of({"GITHUB_REPOSITORY": "Owner/name", "GITHUB_SERVER_URL": "https://github.com"})
-    assert found == {
-        "Homepage": "https://owner.github.io/name/",
-        "Documentation": "https://owner.github.io/name/",
-        "Changelog": "https://owner.github.io/name/project/changelog.html",
-        "Source": "https://github.com/Owner/name",
-        "Issues": "https://github.com/Owner/name/issues",
-    }
+    assert found.keys() == {"Homepage", "Documentation", "Changelog", "Source", "Issues"}
+    assert found["Changelog"] == "https://owner.github.io/name/project/changelog.html"
+    assert found["Issues"] == "https://github.com/Owner/name/issues"
     found = hook.urls_of({"GITHUB_REPOSITORY": "owner/name", "SITE_URL": "https://queue.example/docs/"})
     assert found["Documentation"] == "https://queue.example/docs/"
 
@@ -85,28 +81,19 @@ def test_links_of_the_readme_work_where_it_is_shown_alone(hook: Any) -> None:
 def test_an_sdist_keeps_its_addresses(hook: Any) -> None:
     """A wheel that a user builds from an sdist has the addresses of the sdist."""
     lines = ["Name: a", "Project-URL: Source, https://a.example/a, b", "Project-URL: Issues, https://a.example/i"]
-    assert hook.urls_of_sdist("\n".join(lines)) == {
-        "Source": "https://a.example/a, b",
-        "Issues": "https://a.example/i",
-    }
+    found = {"Source": "https://a.example/a, b", "Issues": "https://a.example/i"}
+    assert hook.urls_of_sdist("\n".join(lines)) == found
 
 
 @pytest.mark.parametrize("workflow", sorted(_ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.name)
-def test_workflows_name_sessions_that_exist(workflow: Path) -> None:
-    """Each session of nox that a workflow runs is one of the noxfile."""
+def test_workflows(workflow: Path) -> None:
+    """Each session of nox that a workflow runs is one of the noxfile. A workflow reads the sources; a job that may
+    write says what for, and no job that may write runs the sources.
+    """
     text = workflow.read_text()
     sessions = set(re.findall(r"^def (\w+)\(session", (_ROOT / "noxfile.py").read_text(), re.MULTILINE))
-    named = set(re.findall(r"nox -s (\w+)", text)) | {
-        name for names in re.findall(r"session: \[(.*)\]", text) for name in names.split(", ")
-    }
-    assert named
-    assert named <= sessions
-
-
-@pytest.mark.parametrize("workflow", sorted(_ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.name)
-def test_workflows_write_only_what_they_say(workflow: Path) -> None:
-    """A workflow reads the sources; a job that may write says what for, and no job that may write runs the sources."""
-    text = workflow.read_text()
+    listed = {name for names in re.findall(r"session: \[(.*)\]", text) for name in names.split(", ")}
+    assert set() < listed.union(re.findall(r"nox -s (\w+)", text)) <= sessions
     assert re.findall(r"^permissions:\n((?:  .*\n)+)", text, re.MULTILINE) == ["  contents: read\n"]
     for job in re.split(r"^  (?=[\w-]+:\n)", text.partition("\njobs:\n")[2], flags=re.MULTILINE):
         granted = re.findall(r"^      [\w-]+: write\b(.*)$", job, re.MULTILINE)

@@ -12,31 +12,16 @@ from sqlalchemy_fairqueue import Queue
 
 _DOCS = Path(__file__).parents[2] / "docs"
 _SHOWN = re.compile(r"^\.\. (?:auto(?!method|property)|py:)\w+:: ([\w.]+)$", re.MULTILINE)
-_PUBLIC = [
-    "sqlalchemy_fairqueue",
-    "sqlalchemy_fairqueue.dashboard",
-    "sqlalchemy_fairqueue.embedded",
-    "sqlalchemy_fairqueue.metrics",
-    "sqlalchemy_fairqueue.models",
-    "sqlalchemy_fairqueue.otel",
-    "sqlalchemy_fairqueue.reporting",
-    "sqlalchemy_fairqueue.testing",
-    "sqlalchemy_fairqueue.testing.factories",
-    "alembic_ext",
-]
-# Modules that a page documents as a whole, beside the names that stand for them elsewhere.
 _PACKAGE = "sqlalchemy_fairqueue"
+_PARTS = ("dashboard", "embedded", "metrics", "models", "otel", "reporting", "testing", "testing.factories")
+_PUBLIC = [_PACKAGE, *(f"{_PACKAGE}.{part}" for part in _PARTS), "alembic_ext"]
 
 pytestmark = pytest.mark.skipif(not _DOCS.is_dir(), reason="the installed wheel is tested without the docs")
 
 
-def _shown() -> set[str]:
-    return {name for page in (_DOCS / "reference").glob("*.md") for name in _SHOWN.findall(page.read_text())}
-
-
 def test_every_public_name_is_on_a_page() -> None:
     """The reference has each name that a package exports: under this name, or as one of the library itself."""
-    shown = _shown()
+    shown = {name for page in (_DOCS / "reference").glob("*.md") for name in _SHOWN.findall(page.read_text())}
     library = import_module(_PACKAGE)
     missing = [
         f"{module}.{name}"
@@ -57,11 +42,8 @@ def _members() -> Iterator[tuple[str, str, object]]:
             for attribute, value in inspect.getmembers_static(getattr(own, name)):
                 function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
                 if inspect.isfunction(function) and function.__module__.startswith(_PACKAGE):
-                    yield (
-                        f"{module}.{name}.{attribute}",
-                        inspect.getdoc(getattr(getattr(own, name), attribute)) or "",
-                        value,
-                    )
+                    doc = inspect.getdoc(getattr(getattr(own, name), attribute)) or ""
+                    yield f"{module}.{name}.{attribute}", doc, value
 
 
 def test_public_members_have_a_docstring() -> None:
@@ -72,10 +54,8 @@ def test_public_members_have_a_docstring() -> None:
 def test_the_site_shows_whole_sentences_of_properties() -> None:
     """Sphinx takes what stands before a colon in the first line of a property's docstring for its type."""
     first = {name: doc.partition("\n")[0] for name, doc, value in _members() if isinstance(value, property)}
-    cut = {
-        name: line for name, line in first.items() if re.search(r"[^:]:\s", re.sub(r":\w+:`[^`]*`|`[^`]*`", "", line))
-    }
-    assert cut == {}
+    named = re.compile(r":\w+:`[^`]*`|`[^`]*`")
+    assert {name: line for name, line in first.items() if re.search(r"[^:]:\s", named.sub("", line))} == {}
 
 
 def test_every_method_of_queue_is_on_its_page() -> None:

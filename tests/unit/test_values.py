@@ -1,123 +1,70 @@
 import copy
 import pickle
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue import (
-    Bury,
-    ChannelPolicy,
-    Delivery,
-    Enqueue,
-    InvalidArgument,
-    Lease,
-    PayloadError,
-    Rate,
-    Release,
-    Retry,
-)
+from sqlalchemy_fairqueue import Bury, ChannelPolicy, Enqueue, Queue, Rate, Release, Retry
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.reports import Deliveries
+from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import Undecoded
 from sqlalchemy_fairqueue.values.outcomes import Outcome
-
-_LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
+from tests.factories import EnqueueFactory
 
 
 class _Busy(Retry):
     """An outcome of an application."""
 
 
-def _delivery(**given: Any) -> Delivery:
-    values: dict[str, Any] = {
-        "message_id": 1,
-        "queue": "q",
-        "channel": "c",
-        "kind": "k",
-        "content": b"1",
-        "headers": {"a": 1},
-        "attempt": 1,
-        "max_attempts": 3,
-        "enqueued_at": _LEASE.expires_at,
-        "lease": _LEASE,
-        "deliveries": 1,
-        "row_id": "(0,1)",
-        "decoded": {"x": 1},
-    }
-    return Delivery(**values | given)
+_DELIVERY = make_delivery(Queue("q"), 1, kind="k", headers={"a": 1})
 
 
-def _message(**given: Any) -> dict[str, Any]:
-    return {"channel": "a", "payload": 1} | given
-
-
-@given(st.datetimes(timezones=st.timezones()))
-def test_instants(at: datetime) -> None:
-    """An aware datetime comes back as the same instant, to the microsecond."""
+@given(st.datetimes(timezones=st.timezones()), st.timedeltas())
+def test_instants_and_durations(at: datetime, length: timedelta) -> None:
+    """An aware datetime comes back as the same instant, to the microsecond, and a timedelta as it was."""
     assert instant(instant_microseconds(at)) == at.astimezone(UTC)
-
-
-@given(st.timedeltas())
-def test_durations(length: timedelta) -> None:
-    """A timedelta comes back as it was."""
     assert duration(microseconds(length)) == length
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
-        ({"max_concurrency": True}, "max_concurrency is True"),
-        ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
-        ({"max_concurrency": 1.0}, "max_concurrency is 1.0"),
-        ({"rate": 5}, "rate is 5; give a Rate, its text, or None for no limit, such as Rate(5) or '5/s'"),
-        ({"rate": "often"}, "'often' is no rate; give one like 10/s"),
-        ({"rate": "0/s"}, "'0/s' is no rate"),
-        ({"rate": "1/0s"}, "'1/0s' is no rate"),
-        ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
-        ({"weight": "3"}, "weight is '3'"),
-        ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
-        ({"max_backlog": True}, "max_backlog is True"),
-        ({"max_backlog": 2**31}, "max_backlog is 2147483648"),
-        ({"on_full": "block"}, "on_full is 'block'; give 'raise' or 'drop'"),
-        ({"on_full": None}, "on_full is None"),
-    ],
-)
-def test_policies(arguments: dict[str, Any], message: str) -> None:
-    """A policy that cannot be kept is refused with the name and the value."""
-    with pytest.raises(InvalidArgument) as caught:
-        ChannelPolicy(**arguments)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0,), "the count of a rate is 0; give a number above 0"),
-        ((True,), "the count of a rate is True"),
-        (("5",), "the count of a rate is '5'"),
-        ((float("nan"),), "the count of a rate is nan"),
-        ((1, 5), "the time of a rate is 5; give a timedelta"),
-        ((1, timedelta(366)), "the time of a rate is datetime.timedelta(days=366)"),
-        ((1, timedelta()), "is more than a million a second"),
-        ((10_000_000,), "a rate of 10000000 in 0:00:01 is more than a million a second"),
-        ((float("inf"),), "the count of a rate is inf; give a number above 0"),
-        ((1, timedelta(365), 2), "the interval times the burst of a rate is datetime.timedelta(days=730)"),
-        ((1e-9,), "the time between two messages of a rate is datetime.timedelta(days=11574"),
-        ((1e-300,), "the time between two messages of a rate is longer than 365 days; give a higher count"),
-        ((50, timedelta(seconds=1), 0), "the burst of a rate is 0; give an int from 1 to 1000000"),
-        ((50, timedelta(seconds=1), 2.5), "the burst of a rate is 2.5"),
-    ],
-)
-def test_wrong_rates(arguments: tuple[Any, ...], message: str) -> None:
-    """A rate that cannot be kept is refused with the value."""
-    with pytest.raises(InvalidArgument) as caught:
-        Rate(*arguments)
-    assert message in str(caught.value)
+_POLICIES: list[tuple[dict[str, Any], str]] = [
+    ({"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
+    ({"max_concurrency": True}, "max_concurrency is True"),
+    ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
+    ({"rate": 5}, "rate is 5; give a Rate, its text, or None for no limit, such as Rate(5) or '5/s'"),
+    ({"rate": "often"}, "'often' is no rate; give one like 10/s"),
+    ({"rate": "0/s"}, "'0/s' is no rate"),
+    ({"rate": "1/0s"}, "'1/0s' is no rate"),
+    ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
+    ({"weight": "3"}, "weight is '3'"),
+    ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
+    ({"max_backlog": 2**31}, "max_backlog is 2147483648"),
+    ({"on_full": "block"}, "on_full is 'block'; give 'raise' or 'drop'"),
+    ({"on_full": None}, "on_full is None"),
+]
+_RATES: list[tuple[tuple[Any, ...], str]] = [
+    ((0,), "the count of a rate is 0; give a number above 0"),
+    ((True,), "the count of a rate is True"),
+    (("5",), "the count of a rate is '5'"),
+    ((float("nan"),), "the count of a rate is nan"),
+    ((1, 5), "the time of a rate is 5; give a timedelta"),
+    ((1, timedelta(366)), "the time of a rate is datetime.timedelta(days=366)"),
+    ((1, timedelta()), "is more than a million a second"),
+    ((10_000_000,), "a rate of 10000000 in 0:00:01 is more than a million a second"),
+    ((float("inf"),), "the count of a rate is inf; give a number above 0"),
+    ((1, timedelta(365), 2), "the interval times the burst of a rate is datetime.timedelta(days=730)"),
+    ((1e-9,), "the time between two messages of a rate is datetime.timedelta(days=11574"),
+    ((1e-300,), "the time between two messages of a rate is longer than 365 days; give a higher count"),
+    ((50, timedelta(seconds=1), 0), "the burst of a rate is 0; give an int from 1 to 1000000"),
+    ((50, timedelta(seconds=1), 2.5), "the burst of a rate is 2.5"),
+]
 
 
 @pytest.mark.parametrize(
@@ -158,61 +105,58 @@ def test_the_burst_of_a_rate() -> None:
     assert len({Rate(10), Rate(600, per=timedelta(minutes=1)), Rate(10, burst=2)}) == 2
 
 
-@pytest.mark.parametrize(
-    ("positional", "named", "message"),
-    [
-        ((5,), {}, "takes 1 positional argument but 2 were given"),
-        ((), {"rate_burst": 10}, "unexpected keyword argument 'rate_burst'"),
-    ],
-)
-def test_what_is_no_field_of_a_policy(positional: tuple[Any, ...], named: dict[str, Any], message: str) -> None:
+def test_what_is_no_field_of_a_policy() -> None:
     """An argument without a name, or with that of no field, is refused."""
-    with pytest.raises(TypeError) as caught:
-        ChannelPolicy(*positional, **named)
-    assert message in str(caught.value)
+    policy: Any = ChannelPolicy
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        policy(5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rate_burst'"):
+        policy(rate_burst=10)
+
+
+_MESSAGES: list[tuple[dict[str, Any], str]] = [
+    ({"channel": ""}, "channel '' has 0 bytes of UTF-8; use 1 to 512"),
+    ({"channel": "x" * 513}, "has 513 bytes"),
+    ({"channel": "é" * 257}, "has 514 bytes"),
+    ({"channel": "x" * 10_240}, "has 10240 bytes"),
+    ({"channel": "a\x00b"}, r"channel 'a\x00b' holds a NUL"),
+    ({"channel": "\ud83d"}, "holds a lone surrogate"),
+    ({"channel": None}, "channel is None; give a str"),
+    ({"kind": ""}, "kind '' has 0 bytes"),
+    ({"kind": None}, "kind is None"),
+    ({"key": ""}, "key '' has 0 bytes"),
+    ({"key": 5}, "key is 5"),
+    ({"delay": 5}, "delay is 5; give a timedelta"),
+    ({"delay": timedelta(seconds=-1)}, "delay is datetime.timedelta(days=-1, seconds=86399)"),
+    ({"delay": timedelta(366)}, "365 days"),
+    ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
+    ({"at": "tomorrow"}, "at is 'tomorrow'; give an aware datetime"),
+    ({"at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "after the year 9999 in UTC"),
+    ({"priority": 0}, "priority is 0; give an int from 1"),
+    ({"priority": 2**31}, "priority is 2147483648"),
+    ({"priority": True}, "priority is True"),
+    ({"max_attempts": 0}, "max_attempts is 0"),
+    ({"key": "k", "on_duplicate": "ignore"}, "on_duplicate is 'ignore'; give 'skip', 'raise' or 'replace'"),
+    ({"key": "k", "on_duplicate": None}, "on_duplicate is None"),
+    ({"key": "k", "on_duplicate": ["raise"]}, "on_duplicate is ['raise']"),
+    ({"on_duplicate": "replace"}, "on_duplicate is 'replace' and there is no key"),
+    ({"at": datetime.now(UTC), "delay": timedelta(), "priority": 1}, "message has delay and at"),
+]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "said"),
     [
-        ({"channel": ""}, "channel '' has 0 bytes of UTF-8; use 1 to 512"),
-        ({"channel": "x" * 513}, "has 513 bytes"),
-        ({"channel": "é" * 257}, "has 514 bytes"),
-        ({"channel": "x" * 10_240}, "has 10240 bytes"),
-        ({"channel": "a\x00b"}, r"channel 'a\x00b' holds a NUL"),
-        ({"channel": "\ud83d"}, "holds a lone surrogate"),
-        ({"channel": 7}, "channel is 7; give a str"),
-        ({"channel": None}, "channel is None; give a str"),
-        ({"channel": b"a"}, "channel is b'a'"),
-        ({"kind": ""}, "kind '' has 0 bytes"),
-        ({"kind": None}, "kind is None"),
-        ({"key": ""}, "key '' has 0 bytes"),
-        ({"key": 5}, "key is 5"),
-        ({"delay": 5}, "delay is 5; give a timedelta"),
-        ({"delay": timedelta(seconds=-1)}, "delay is datetime.timedelta(days=-1, seconds=86399)"),
-        ({"delay": timedelta(366)}, "365 days"),
-        ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
-        ({"at": "tomorrow"}, "at is 'tomorrow'; give an aware datetime"),
-        ({"at": 5}, "at is 5"),
-        ({"at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "after the year 9999 in UTC"),
-        ({"priority": 0}, "priority is 0; give an int from 1"),
-        ({"priority": -1}, "priority is -1"),
-        ({"priority": 2**31}, "priority is 2147483648"),
-        ({"priority": True}, "priority is True"),
-        ({"max_attempts": 0}, "max_attempts is 0"),
-        ({"max_attempts": "1"}, "max_attempts is '1'"),
-        ({"key": "k", "on_duplicate": "ignore"}, "on_duplicate is 'ignore'; give 'skip', 'raise' or 'replace'"),
-        ({"key": "k", "on_duplicate": None}, "on_duplicate is None"),
-        ({"key": "k", "on_duplicate": ["raise"]}, "on_duplicate is ['raise']"),
-        ({"on_duplicate": "replace"}, "on_duplicate is 'replace' and there is no key"),
-        ({"at": datetime.now(UTC), "delay": timedelta(), "priority": 1}, "message has delay and at"),
+        *((partial(ChannelPolicy, **given), said) for given, said in _POLICIES),
+        *((partial(Rate, *given), said) for given, said in _RATES),
+        *((partial(EnqueueFactory.build, **given), said) for given, said in _MESSAGES),
     ],
 )
-def test_messages(arguments: dict[str, Any], message: str) -> None:
-    """A message that cannot be kept is refused with the name and the value, cut short."""
+def test_what_cannot_be_kept(make: Callable[[], object], said: str) -> None:
+    """A policy, rate or message is refused with the name and the value, cut short."""
     with pytest.raises(InvalidArgument) as caught:
-        Enqueue(**_message(**arguments))
-    assert message in str(caught.value)
+        make()
+    assert said in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
@@ -221,20 +165,15 @@ def test_extremes_are_kept() -> None:
     far = timezone(timedelta(hours=14))
     for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=far), datetime.max.replace(tzinfo=far)):
         assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
-    greatest = ChannelPolicy(
-        max_concurrency=2**31 - 1,
-        rate=Rate(1_000_000, per=timedelta(365), burst=1_000_000),
-        weight=10_000,
-        max_backlog=2**31 - 1,
-    )
-    assert greatest.weight == 10_000
+    rate, most = Rate(1_000_000, per=timedelta(365), burst=1_000_000), 2**31 - 1
+    assert ChannelPolicy(max_concurrency=most, rate=rate, weight=10_000, max_backlog=most).weight == 10_000
     assert Rate(1, per=timedelta(365)).burst == 1
     assert Enqueue(channel="a", payload=1, key="k" * 512, on_duplicate="raise").key == "k" * 512
 
 
 def test_values_are_frozen_and_copied() -> None:
     """Values cannot be changed, compare by what they hold, and survive copy and pickle."""
-    for value in (ChannelPolicy(weight=3), Enqueue(channel="a", payload={"x": 1}), _LEASE, _delivery()):
+    for value in (ChannelPolicy(weight=3), Enqueue(channel="a", payload={"x": 1}), _DELIVERY.lease, _DELIVERY):
         with pytest.raises(AttributeError):
             setattr(value, fields(value)[0].name, 2)
         for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301 - our own
@@ -276,12 +215,12 @@ def test_outcomes_are_compared_by_value() -> None:
 
 def test_deliveries_are_hashable() -> None:
     """A delivery with headers can be put in a set, as any other."""
-    assert len({_delivery(), _delivery(), _delivery(message_id=2), _delivery(headers=None)}) == 3
+    assert len({_DELIVERY, replace(_DELIVERY), replace(_DELIVERY, message_id=2), replace(_DELIVERY, headers=None)}) == 3
 
 
 def test_a_payload_that_could_not_be_decoded() -> None:
     """Only asking for the payload raises, each time anew."""
-    delivery = _delivery(decoded=PayloadError("odd"))
+    delivery = replace(_DELIVERY, decoded=PayloadError("odd"))
     for _ in range(2):
         with pytest.raises(PayloadError, match="odd"):
             _ = delivery.payload
@@ -297,7 +236,7 @@ def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
         made.append((content, kind))
         return made
 
-    delivery = _delivery(decoded=Undecoded(make))
+    delivery = replace(_DELIVERY, decoded=Undecoded(make))
     assert made == []
     assert delivery.payload is delivery.payload
     for again in (copy.deepcopy(delivery), pickle.loads(pickle.dumps(delivery))):  # noqa: S301 - our own
@@ -307,7 +246,7 @@ def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
 
 def test_batches() -> None:
     """A batch is a list that knows when to poll again, also after copy and pickle."""
-    batch = Deliveries([_delivery()], timedelta(seconds=1))
+    batch = Deliveries([_DELIVERY], timedelta(seconds=1))
     for again in (batch, copy.copy(batch), pickle.loads(pickle.dumps(batch))):  # noqa: S301 - our own
-        assert again == [_delivery()]
+        assert again == [_DELIVERY]
         assert again.due_in == timedelta(seconds=1)

@@ -4,8 +4,6 @@ All have the same functions: ``enqueue(tenants text[], contents bytea[])``, ``de
 content), and ``complete(ids)``. tests/designs proves that they work, tests/bench/field measures them.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Final

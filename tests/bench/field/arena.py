@@ -3,26 +3,20 @@
 A process speaks for its contestant, line by line: see `tests.bench.peers.protocol`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import IO, Any, Final
 
-from tests.bench.field.contestants import environment
+from tests.bench.field.contestants import Contestant, environment
 from tests.bench.meter import Reading, read_meter
-from tests.bench.stage import connected
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.bench.field.contestants import Contestant
-    from tests.bench.stage import Stage
+from tests.bench.stage import Stage, connected
 
 WORKERS: Final = 2
 """Processes that handle messages."""
@@ -85,7 +79,7 @@ class Script:
 @contextlib.contextmanager
 def speaking(python: str, contestant: Contestant, url: str) -> Iterator[Script]:
     """Run a script for the block."""
-    command = [python, "-m", f"tests.bench.peers.{contestant.script}", url, *contestant.arguments]
+    command = [python, "-m", "tests.bench.peers", contestant.script, url, *contestant.arguments]
     pipe = subprocess.PIPE
     with (
         tempfile.TemporaryFile("w+") as complaints,
@@ -132,7 +126,7 @@ class Arena:
 
     def __init__(self, url: str, contestant: Contestant, python: str, producer: Script) -> None:
         self._url, self._contestant, self._python = url, contestant, python
-        self.enqueue, self.transact = (_asking(producer, do) for do in ("enqueue", "transact"))
+        self.enqueue, self.transact = partial(producer.ask, "enqueue"), partial(producer.ask, "transact")
 
     def run(self, sql: str) -> None:
         """Run a statement in the database."""
@@ -220,10 +214,6 @@ def prepare(stage: Stage, contestant: Contestant, python: str) -> str:
     with speaking(python, contestant, stage.conninfo(name)) as script:
         script.ask("prepare")
     return name
-
-
-def _asking(script: Script, do: str) -> Callable[..., dict[str, Any]]:
-    return lambda **command: script.ask(do, **command)
 
 
 def _all(scripts: list[Script], do: str, **command: object) -> list[dict[str, Any]]:

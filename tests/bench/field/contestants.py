@@ -1,7 +1,5 @@
 """Contestants, and a virtual environment for each peer. A peer that cannot run is reported with the reason."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,26 +1,20 @@
 """The library beside published designs and peers, workload by workload."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.bench.field.arena import Failed, entered, prepare
 from tests.bench.field.contestants import ALL, BY_COST, BY_SECONDS, LIBRARY, PEERS, CannotRun, Contestant, interpreter
 from tests.bench.field.workloads import WORKLOADS
-from tests.bench.figures import Better, Figure, Rounds, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tests.bench.figures import Report
-    from tests.bench.stage import Stage
+from tests.bench.figures import Better, Figure, Report, Rounds, table
+from tests.bench.stage import Stage
 
 _COLUMNS: Final = {
     "Fairness": {
@@ -148,13 +142,7 @@ def contestants(server: Stage, report: Report, pytestconfig: pytest.Config, *, f
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_workload(
-    workload: str,
-    contestants: Field,
-    report: Report,
-    pytestconfig: pytest.Config,
-    rounds: range,
-    *,
-    full: bool,
+    workload: str, contestants: Field, report: Report, pytestconfig: pytest.Config, rounds: range, *, full: bool
 ) -> None:
     """Everybody does the workload in turn, and the library delivers each message once."""
     names = [name for name, (who, _, _) in contestants.ready.items() if workload in (who.only or WORKLOADS)]

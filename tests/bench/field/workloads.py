@@ -1,19 +1,13 @@
 """The workloads: each takes an arena, and gives figures by name."""
 
-from __future__ import annotations
-
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from tests.bench.field.arena import SLOTS, WORKERS, Seen
+from tests.bench.field.arena import SLOTS, WORKERS, Arena, Seen
 from tests.bench.field.fairness import Service, jain, starvation, wait_at
 from tests.bench.peers.protocol import COSTLY, cost_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.bench.field.arena import Arena
 
 Figures = dict[str, float]
 HANDLER: Final = 0.01

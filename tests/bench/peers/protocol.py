@@ -7,8 +7,6 @@ machine's monotonic clock, the same in all processes. A message is its tenant an
 costs (`cost_of`), and its handler takes that much longer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

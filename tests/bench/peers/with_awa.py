@@ -4,15 +4,12 @@ With partitions, a tenant's messages go to one of four physical queues, each of 
 the others, which is what it documents for one hot queue with keys.
 """
 
-from __future__ import annotations
-
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 from awa import AsyncClient, PartitionedQueue  # type: ignore[import-not-found]
 
-from tests.bench.peers.protocol import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled
 
 _PARTITIONS = 4
 
@@ -25,7 +22,7 @@ class Handle:
     number: int
 
 
-class Awa:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str, mode: str = "") -> None:
@@ -74,7 +71,3 @@ class Awa:
 
     async def stop(self) -> None:
         await self._client.shutdown()
-
-
-if __name__ == "__main__":
-    speak(Awa(*sys.argv[1:]))

@@ -3,15 +3,12 @@
 A tenant is an argument: its limits are those of queues, which are declared, and its priorities are the producer's.
 """
 
-from __future__ import annotations
-
-import sys
 from typing import Any
 
 from chancy import Chancy, Job, Queue, Worker  # type: ignore[import-not-found]
 from psycopg.rows import dict_row
 
-from tests.bench.peers.protocol import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled
 
 
 async def handle(*, tenant: str, number: int) -> None:
@@ -20,7 +17,7 @@ async def handle(*, tenant: str, number: int) -> None:
     await handled(number)
 
 
-class WithChancy:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
@@ -67,7 +64,3 @@ class WithChancy:
     async def stop(self) -> None:
         if self._worker:
             await self._worker.stop()
-
-
-if __name__ == "__main__":
-    speak(WithChancy(sys.argv[1]))

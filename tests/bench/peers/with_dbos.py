@@ -4,20 +4,17 @@ With partitions, a tenant is a partition of the queue, of which a process handle
 as it has slots.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
-import sys
 from typing import Any
 
 import sqlalchemy
 from dbos import DBOS, DBOSClient  # type: ignore[import-not-found]
 
-from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, handled_in_thread
 
 
-class WithDbos:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str, mode: str = "") -> None:
@@ -88,7 +85,3 @@ class WithDbos:
 
     async def stop(self) -> None:
         await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=10)
-
-
-if __name__ == "__main__":
-    speak(WithDbos(*sys.argv[1:]))

@@ -1,28 +1,25 @@
 """A published design, driven by a thread a slot: each takes some messages, handles and completes them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-import sys
 import threading
 
 import psycopg
 
 from tests.bench.designs import design_sql
-from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, handled_in_thread
 
 _IDLE = 0.005
 
 
-class Design:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`.
 
     A dequeue takes *batch* messages, and a completion gives them back all at once. Idle threads look every 5 ms.
     """
 
-    def __init__(self, url: str, name: str, batch: int) -> None:
-        self._url, self._name, self._batch = url, name, batch
+    def __init__(self, url: str, name: str, batch: str) -> None:
+        self._url, self._name, self._batch = url, name, int(batch)
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._producer: psycopg.Connection | None = None
@@ -83,7 +80,3 @@ class Design:
                     connection.execute(complete, ([message for message, _ in rows],))
                 else:
                     self._stopped.wait(_IDLE)
-
-
-if __name__ == "__main__":
-    speak(Design(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,9 +1,6 @@
 """The library itself, as a user has it: a Session a transaction, or for a lone message the engine; and a Worker."""
 
-from __future__ import annotations
-
 import asyncio
-import sys
 from typing import Literal, cast
 
 import psycopg
@@ -15,10 +12,10 @@ from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.worker import Worker
 from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
-from tests.bench.peers.protocol import BUSINESS, cost_of, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, cost_of, handled_in_thread
 
 
-class Fairqueue:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`.
 
     *fair_by* is what the queue shares by; messages tell their costs where that is the cost.
@@ -84,7 +81,3 @@ class Fairqueue:
     async def stop(self) -> None:
         if self._worker:
             await asyncio.to_thread(self._worker.stop)
-
-
-if __name__ == "__main__":
-    speak(Fairqueue(*sys.argv[1:]))

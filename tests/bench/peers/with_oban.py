@@ -1,14 +1,11 @@
 """Oban for Python, as published there: the edition without its commercial extension, whose bulk fetching it lacks."""
 
-from __future__ import annotations
-
-import sys
 from typing import Any
 
 from oban import Oban, worker  # type: ignore[import-not-found]
 from oban.schema import install  # type: ignore[import-not-found]
 
-from tests.bench.peers.protocol import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled
 
 
 class _Handle:
@@ -19,7 +16,7 @@ class _Handle:
 _Worker: Any = worker(queue="default")(_Handle)
 
 
-class WithOban:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
@@ -58,7 +55,3 @@ class WithOban:
     async def stop(self) -> None:
         if self._oban:
             await self._oban.stop()
-
-
-if __name__ == "__main__":
-    speak(WithOban(sys.argv[1]))

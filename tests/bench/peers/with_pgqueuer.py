@@ -4,11 +4,8 @@ A tenant is part of the payload: its limits are those of entry points, which wor
 the producer's to give.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
-import sys
 from typing import Any
 
 import asyncpg
@@ -16,10 +13,10 @@ from pgqueuer import PgQueuer  # type: ignore[import-not-found]
 from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]
 from pgqueuer.queries import Queries  # type: ignore[import-not-found]
 
-from tests.bench.peers.protocol import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled
 
 
-class Pgqueuer:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
@@ -67,7 +64,3 @@ class Pgqueuer:
         if self._worker:
             self._queue.shutdown.set()
             await asyncio.wait([self._worker], timeout=10)
-
-
-if __name__ == "__main__":
-    speak(Pgqueuer(sys.argv[1]))

@@ -4,19 +4,16 @@ A tenant is an argument: its locks let one job of a tenant run at a time, in ord
 producer's to give; neither is meant to share workers among tenants.
 """
 
-from __future__ import annotations
-
 import asyncio
-import sys
 from typing import Any
 
 import procrastinate  # type: ignore[import-not-found]
 import psycopg_pool  # type: ignore[import-not-found,unused-ignore]
 
-from tests.bench.peers.protocol import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled
 
 
-class Procrastinate:
+class Speaker:
     """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
@@ -64,7 +61,3 @@ class Procrastinate:
         if self._worker:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
-
-
-if __name__ == "__main__":
-    speak(Procrastinate(sys.argv[1]))

@@ -150,6 +150,17 @@ select channel, sum(greatest(share - served, 0)) * {width} as denied from share 
 }
 
 
+_ASKED = {
+    "attempts": "sum(attempts) from channel",
+    "wait_p95": "waits[2] from queue",
+    "waits": "sum(waits[3]) from channel",
+    "starved": "sum(starved) from sweep",
+    "longest": "max(longest) from sweep",
+    "fairness": "fairness from fairness",
+    "denied": "sum(denied) from denied",
+}
+
+
 def write(path: Path, rows: int) -> None:
     """Write so many attempts of a month by a thousand tenants, one of whom has half of the messages."""
     with duckdb.connect() as connection:
@@ -164,23 +175,9 @@ def _run(path: str, window: int, width: int) -> dict[str, Any]:
     began, worked = time.monotonic(), time.process_time()
     for query in _QUERIES.values():
         connection.execute(query.format(path=path, window=window, width=width))
-    seconds, processor = time.monotonic() - began, time.process_time() - worked
-
-    def ask(sql: str) -> Any:
-        return (connection.execute(sql).fetchone() or [None])[0]
-
-    return {
-        "seconds": seconds,
-        "processor": processor,
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "attempts": ask("select sum(attempts) from channel"),
-        "wait_p95": ask("select waits[2] from queue"),
-        "waits": ask("select sum(waits[3]) from channel"),
-        "starved": ask("select sum(starved) from sweep"),
-        "longest": ask("select max(longest) from sweep"),
-        "fairness": ask("select fairness from fairness"),
-        "denied": ask("select sum(denied) from denied"),
-    }
+    used = {"seconds": time.monotonic() - began, "processor": time.process_time() - worked}
+    used["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return used | {name: (connection.execute(f"select {sql}").fetchone() or [None])[0] for name, sql in _ASKED.items()}
 
 
 if __name__ == "__main__":

@@ -3,20 +3,15 @@
 ``python -m tests.bench.spark.reading DSN JDBC_URL JAR ROUNDS`` prints rows a second, by side, as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from sqlalchemy_fairqueue.spark import register
 from sqlalchemy_fairqueue.spark.java import session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _TASKS = 2
 _INSTANTS = ("enqueued_at", "ready_at", "started_at", "finished_at")
@@ -50,7 +45,7 @@ def measure(dsn: str, url: str, jar: str, rounds: int) -> dict[str, list[float]]
     spark = session("bench of reading", **{"spark.log.level": "ERROR", "spark.jars": jar})
     register(spark)
     rows = by_source(spark, dsn).count()
-    sides: dict[str, Callable[[], DataFrame]] = {
+    sides: dict[str, Any] = {
         "ours": lambda: by_source(spark, dsn),
         "jdbc": lambda: by_jdbc(spark, url, rows),
     }

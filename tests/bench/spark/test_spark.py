@@ -1,14 +1,12 @@
 """Spark beside others: frames into queues, the history into frames, and the fairness report beside DuckDB."""
 
-from __future__ import annotations
-
 import json
 import os
-import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,18 +14,13 @@ import pytest
 from sqlalchemy_fairqueue.embedded import embedded_server
 from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.files import latest_version
-from tests.bench.figures import Figure
+from tests.bench.figures import Alternate, Figure, Report
 from tests.bench.processes import Task, each_once, rate_within, send_out
 from tests.bench.python_api import Job, work
 from tests.bench.spark.writing import merging
-from tests.bench.stage import driver_url
+from tests.bench.stage import Stage, driver_url
+from tests.fixtures.ports import reserved_port
 from tests.fixtures.server import programs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tests.bench.figures import Alternate, Report
-    from tests.bench.stage import Stage
 
 _JAR = "FAIRQUEUE_JDBC_JAR"
 # A thousand attempts a transaction, over three days; one in fifty failed with a long error.
@@ -98,12 +91,10 @@ def test_workers_beside_a_merge(stage: Stage, report: Report, alternate: Alterna
 def history(*, full: bool) -> Iterator[tuple[int, int]]:
     """A server that JDBC reaches too, with a history: the port and the number of rows."""
     rows = 1_000_000 if full else 200_000
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = {"listen_addresses": "127.0.0.1", "port": str(port), "shared_buffers": "1GB", "max_wal_size": "8GB"}
+    settings = {"listen_addresses": "127.0.0.1", "shared_buffers": "1GB", "max_wal_size": "8GB"}
     with (
-        embedded_server(programs(), settings=settings),
+        reserved_port() as port,
+        embedded_server(programs(), settings=settings | {"port": str(port)}),
         psycopg.connect(_dsn(port), autocommit=True) as connection,
     ):
         for statement in install_statements(latest_version(), None):

@@ -3,24 +3,17 @@
 ``python -m tests.bench.spark.writing DSN ROWS ROUNDS`` prints rows a second, by side, as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
-from typing import TYPE_CHECKING
+from multiprocessing.synchronize import Barrier
 
 import psycopg
+from pyspark.sql import SparkSession
 
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.java import session
 from tests.bench.processes import Watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.synchronize import Barrier
-
-    from pyspark.sql import SparkSession
 
 _CHANNELS = 1_000
 _READY = """
@@ -107,18 +100,12 @@ def _emptied(dsn: str) -> None:
 
 def _main() -> None:
     dsn, count, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    rows = [
-        (
-            f"customer-{n % _CHANNELS}",
-            "embed",
-            json.dumps({"document": f"documents/{n}.pdf", "pages": n % 100}, separators=(",", ":")).encode(),
-        )
-        for n in range(count)
-    ]
+    payloads = (b'{"document":"documents/%d.pdf","pages":%d}' % (n, n % 100) for n in range(count))
+    rows = [(f"customer-{n % _CHANNELS}", "embed", payload) for n, payload in enumerate(payloads)]
     found: dict[str, list[float]] = {"ours": [], "copy": [], "insert": []}
     with session("fairqueue bench", **{"spark.log.level": "ERROR"}) as spark:
         by_source(spark, dsn, 1_000)
-        sides: dict[str, Callable[[], float]] = {
+        sides = {
             "ours": lambda: by_source(spark, dsn, count),
             "copy": lambda: by_copy(dsn, rows),
             "insert": lambda: by_insert(dsn, count),
