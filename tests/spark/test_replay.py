@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.spark import Scenario, replay, replays
 from tests.fixtures.database import Database
 from tests.reporting.simulation.replay_programs import KernelRun, Program, Task, name_of
+from tests.spark.report_history import SCHEMA, policies
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,11 +23,6 @@ select id, queue, channel_id, channel, message_id, kind, consumer, attempt, {tim
 from fq_history
 """
 _TIMES = ("enqueued_at", "ready_at", "started_at", "finished_at")
-_TYPES = (
-    "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, "
-    "attempt int, enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, "
-    "outcome string, error string, recorded_xid long, cost long"
-)
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def recorded(spark: "SparkSession", database: Database, program: Program) -> "Da
     times = ", ".join(f"timestamptz 'epoch' + {name} * interval '1 microsecond' as {name}" for name in _TIMES)
     rows = kernel.rows(_HISTORY.format(times=times))
     kernel.connection.close()
-    return spark.createDataFrame([tuple(row.values()) for row in rows], _TYPES)
+    return spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA)
 
 
 def attempts_of(rows: Sequence[Any], scenario: str, queue: str) -> list[Any]:
@@ -76,22 +72,18 @@ def test_figures(spark: "SparkSession", recorded: "DataFrame", program: Program)
     """The figures of each scenario are those of the report, with its policies; first comes the record itself, replayed
     under its own policies and by as many workers as it shows, close enough to trust the others.
     """
-    policies = spark.createDataFrame(
-        [("q", name_of(number), one.max_concurrency, 0, 1, one.weight) for number, one in enumerate(program.policies)],
-        "queue string, channel string, max_concurrency int, rate_interval long, rate_burst int, weight int",
-    )
+    known = {name_of(n): (one.max_concurrency, 0, 1, one.weight) for n, one in enumerate(program.policies)}
     turns = Scenario(name="two at a time", workers=3, defaults=ChannelPolicy(max_concurrency=2, weight=5))
 
-    again, found = replays(recorded, [turns], policies=policies)
+    again, found = replays(recorded, [turns], policies=policies(spark, "q", known))
 
     assert (again.name, found.name) == ("as recorded, replayed", "two at a time")
-    (own,), (given,) = again.replayed, found.replayed
+    own: Any = again.replayed[0]
+    (given,) = found.replayed
     assert (given.workers, given.estimated, given.replay_error) == (3, False, None)
     # The three wait for the limited channel now and then, while others have nothing.
     assert own.workers == pytest.approx(3, rel=0.1)
     assert (own.estimated, own.policies_known, own.trusted) == (True, True, True)
-    assert own.replay_error is not None
-    assert own.replay_bias is not None
     assert abs(own.replay_bias) <= own.replay_error
     weights = {channel.channel: channel.policy for channel in again.channels}
     assert weights == {name_of(0): Policy(), name_of(1): Policy(weight=2), name_of(2): Policy(max_concurrency=1)}
@@ -104,12 +96,11 @@ def test_figures(spark: "SparkSession", recorded: "DataFrame", program: Program)
 
 def test_columns_refused(spark: "SparkSession") -> None:
     """A frame that is no history is refused before any task starts."""
-    history = spark.createDataFrame([], _TYPES)
-    scenarios = [Scenario(name="x")]
-
-    with pytest.raises(InvalidArgument, match="lacks kind, ready_at: it has id, queue"):
-        replay(history.drop("ready_at", "kind"), scenarios)
-    with pytest.raises(InvalidArgument, match="ready_at of the history is bigint; make it timestamp"):
-        replay(history.withColumn("ready_at", lit(1).cast("long")), scenarios)
-    with pytest.raises(InvalidArgument, match="priority of the history is string; make it int"):
-        replay(history.withColumn("priority", lit("high")), scenarios)
+    history = spark.createDataFrame([], SCHEMA)
+    for words, wrong in {
+        "lacks kind, ready_at": history.drop("ready_at", "kind"),
+        "ready_at of the history is bigint": history.withColumn("ready_at", lit(1).cast("long")),
+        "priority of the history is string": history.withColumn("priority", lit("high")),
+    }.items():
+        with pytest.raises(InvalidArgument, match=words):
+            replay(wrong, [Scenario(name="x")])

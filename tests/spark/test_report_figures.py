@@ -7,17 +7,15 @@ import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting import Figures, Scenario, report
+from sqlalchemy_fairqueue.reporting import Figures, HistoryEmpty, Scenario, report
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 from tests.reporting import values
 from tests.reporting.tables import known_policies, measure_table, table
-from tests.spark.report_history import frame, nasty, policies, served_in_line_and_in_turn
+from tests.spark.report_history import POLICIES, frame, nasty, policies, served_in_line_and_in_turn
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.spark.report_history import Row
 
@@ -29,7 +27,9 @@ def figures(spark: "SparkSession") -> Figures:
     """The figures that Spark takes."""
     from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
 
-    return report(frame(spark, nasty(attempts=400)), policies=policies(spark), output=None).figures
+    return report(
+        frame(spark, nasty(attempts=400)), policies=policies(spark, "documents", POLICIES), output=None
+    ).figures
 
 
 def test_both_engines_give_the_same_figures(figures: Figures) -> None:
@@ -61,53 +61,31 @@ def test_both_engines_make_the_same_report(spark: "SparkSession") -> None:
 
     found = report_by_spark(
         frame(spark, rows).withColumn("customer", F.concat(F.lit("tenant "), "channel", F.lit(" "), "queue")),
-        policies=policies(spark).where("false"), settings=settings, **wanted, output=None,
+        policies=policies(spark, "documents", {}), settings=settings, **wanted, output=None,
     )  # fmt: skip
     assert replace(found, made_at=expected.made_at) == expected
 
 
-def test_a_tenant_page_and_refusals(spark: "SparkSession", tmp_path: "Path") -> None:
-    """The page about one tenant names no other. A tenant, a column, or a pair of arguments that cannot be is told."""
-    from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty  # noqa: PLC0415
-    from sqlalchemy_fairqueue.spark import report as report_by_spark  # noqa: PLC0415
-
-    rows = frame(spark, served_in_line_and_in_turn())
-    report_by_spark(rows, tenant="small-3", output=tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert ("small-3" in page, "small-4" in page) == (True, False)
-    scenario = Scenario(name="one line", discipline="fifo")
-    with pytest.raises(HistoryEmpty, match="no attempts of channel 'nobody'"):
-        report_by_spark(rows, tenant="nobody", output=None)
-    with pytest.raises(InvalidArgument, match="the history has no column 'customer' of labels"):
-        report_by_spark(rows, labels="customer", output=None)
-    with pytest.raises(InvalidArgument, match="both scenarios and replays"):
-        report_by_spark(rows, scenarios=[scenario], replays=values.report("small-3").replays, output=None)
-    with pytest.raises(InvalidArgument, match="the history lacks id, message_id"):
-        report_by_spark(rows.drop("id", "message_id"), scenarios=[scenario], output=None)
-
-
-def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> None:
-    """An id that stands for two channels is named."""
+def test_refusals(spark: "SparkSession") -> None:
+    """A tenant, a column or a pair of arguments that cannot be, and ids that stand for two channels, are named."""
     from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=3))
-    other = rows.withColumn("channel", rows.channel.substr(2, 9))
-    with pytest.raises(InvalidArgument, match=r"channel id 1 is channel 'giant' of queue 'documents' .*'iant'"):
-        report(rows.union(other), output=None)
-    elsewhere = rows.selectExpr("id", "'elsewhere' as queue", *rows.columns[2:])
-    with pytest.raises(InvalidArgument, match=r"channel id 1 is channel 'giant' of queue 'documents' .*'elsewhere'"):
-        report(rows.union(elsewhere), output=None)
-
-
-def test_what_is_missing_is_named(spark: "SparkSession") -> None:
-    """A frame that is no history, policies that are none, and an empty history are refused in words."""
-    from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty  # noqa: PLC0415
-    from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
-
-    rows = frame(spark, nasty(attempts=1))
-    with pytest.raises(InvalidArgument, match="the history lacks ready_at, outcome: it has id, "):
-        report(rows.drop("ready_at", "outcome"), output=None)
-    with pytest.raises(InvalidArgument, match="the policies lack weight: they have queue, "):
-        report(rows, policies=policies(spark).drop("weight"), output=None)
-    with pytest.raises(HistoryEmpty, match="the history has no attempts; queues record them after"):
-        report(rows.where("id < 0"), output=None)
+    lines: dict[str, Any] = {"scenarios": [Scenario(name="one line", discipline="fifo")]}
+    known = policies(spark, "documents", POLICIES)
+    renamed = rows.union(rows.withColumn("channel", rows.channel.substr(2, 9)))
+    moved = rows.union(rows.selectExpr("id", "'elsewhere' as queue", *rows.columns[2:]))
+    refused: list[tuple[str, DataFrame, dict[str, Any]]] = [
+        ("no attempts of channel 'nobody'", rows, {"tenant": "nobody"}),
+        ("no column 'customer' of labels", rows, {"labels": "customer"}),
+        ("both scenarios and replays", rows, lines | {"replays": values.report("small-3").replays}),
+        ("the history lacks id, message_id", rows.drop("id", "message_id"), lines),
+        ("the history lacks ready_at, outcome", rows.drop("ready_at", "outcome"), {}),
+        ("the policies lack weight", rows, {"policies": known.drop("weight")}),
+        ("the history has no attempts", rows.where("id < 0"), {}),
+        ("channel id 1 is channel 'giant' of queue 'documents' .*'iant'", renamed, {}),
+        ("channel id 1 is channel 'giant' of queue 'documents' .*'elsewhere'", moved, {}),
+    ]
+    for words, history, options in refused:
+        with pytest.raises((InvalidArgument, HistoryEmpty), match=words):
+            report(history, output=None, **options)
