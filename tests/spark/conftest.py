@@ -1,6 +1,7 @@
 """The queue that tests of Spark write and read, and a server of their own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import count
@@ -12,6 +13,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy_fairqueue.embedded.server import Server, embedded_server
 from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
+from tests.spark.streams import Checkpoint, Follow, Follower
 
 _FOLDER = Path(__file__).parent
 _CLOSES_SOCKETS = (4, 2)
@@ -83,6 +85,19 @@ class Target:
     def options(self) -> dict[str, str]:
         """Where and which queue."""
         return {"dsn": self.database.conninfo, "queue": self.queue}
+
+
+@pytest.fixture
+def follow(database: Database) -> Iterator[Follow]:
+    """Begin a query, or go on with one: ``follow(checkpoint, startingOffsets="latest")``; stopped after the test."""
+    with ExitStack() as stack:
+
+        def begin(checkpoint: Checkpoint | None = None, *, at: Database = database, **options: object) -> Follower:
+            follower = Follower(at, checkpoint, **options)
+            stack.callback(follower.reader.stop)
+            return follower
+
+        yield begin
 
 
 @pytest.fixture

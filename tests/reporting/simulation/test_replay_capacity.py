@@ -18,12 +18,18 @@ from sqlalchemy_fairqueue.reporting.simulation.replay import (
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario, as_recorded
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import compiled
-from tests.reporting.simulation.replay_programs import START
-from tests.reporting.simulation.test_replay_queue import course, row
+from tests.reporting.simulation.replay_programs import START, row
 
 SERVICE = 1000
+
+
 # The compiler takes longer than all of the folder.
-COMPILED = pytest.mark.parametrize("compile_", [False, pytest.param(True, marks=pytest.mark.whole)])
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.whole)], ids=["interpreted", "compiled"])
+def compile_(request: pytest.FixtureRequest) -> bool:
+    """Whether Numba compiles the simulator."""
+    if request.param and compiled(simulate) is None:
+        pytest.skip("numba is not installed")
+    return bool(request.param)
 
 
 def backlog(slots: Sequence[int], *, rounds: int = 40, gap: int = 0) -> list[dict[str, Any]]:
@@ -42,16 +48,14 @@ def capacity(rows: Sequence[Mapping[str, Any]], **policies: ChannelPolicy) -> Ca
 
 
 def test_as_many_as_worked() -> None:
-    """While there is enough to do, four that always have a message are four."""
+    """While there is enough to do, four that always have a message are four. Four that pause a quarter of their time
+    between messages are three.
+    """
     found = capacity(backlog([0, 250, 500, 750]))
 
     assert found.workers == pytest.approx(4, rel=0.02)
     assert found.backlogged > 30 * SERVICE
     assert found.least == pytest.approx(found.greatest, rel=0.05)
-
-
-def test_pauses_count() -> None:
-    """Four that pause a quarter of their time between messages are three."""
     assert capacity(backlog([0, 250, 500, 750], gap=SERVICE // 3)).workers == pytest.approx(3, rel=0.05)
 
 
@@ -104,11 +108,8 @@ def test_a_change_is_seen() -> None:
     assert found.greatest == pytest.approx(4, rel=0.1)
 
 
-@COMPILED
-def test_a_part_of_a_worker_pauses(compile_: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_a_part_of_a_worker_pauses(*, compile_: bool) -> None:
     """Two and a half workers take as long for the work as two and a half would: three, each busy five sixths."""
-    if compile_ and compiled(simulate) is None:
-        pytest.skip("numba is not installed")
     trace = trace_of(pa.Table.from_pylist(backlog([0], rounds=300)))
 
     attempts = simulated_attempts(trace, Scenario(name="x", workers=2.5), compile_=compile_)
@@ -119,13 +120,10 @@ def test_a_part_of_a_worker_pauses(compile_: bool) -> None:  # noqa: FBT001 - a 
     assert set(attempts["worker"].tolist()) == {0, 1, 2}
 
 
-@COMPILED
-def test_what_nobody_handled_takes_no_worker(compile_: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_what_nobody_handled_takes_no_worker(*, compile_: bool) -> None:
     """A message whose lease expired is out as long as it was. Its worker handles others meanwhile, also one that came
     in the same batch.
     """
-    if compile_ and compiled(simulate) is None:
-        pytest.skip("numba is not installed")
     rows = [row(1, 0, 0, 500, outcome="expired"), row(1, 0, 500, 600, ready=500, attempt=2, id=9)]
     rows += [row(2, 0, 0, 100), row(3, 5, 100, 200), row(4, 5, 200, 300, outcome="released")]
     trace = trace_of(pa.Table.from_pylist(rows))
@@ -136,17 +134,6 @@ def test_what_nobody_handled_takes_no_worker(compile_: bool) -> None:  # noqa: F
         # The released one is taken with or behind the third message, and ends as soon as it would alone.
         fourth = (100, 200) if batch == 2 else (200, 300)
         assert times == [(0, 500), (500, 600), (0, 100), (100, 200), fourth]
-
-
-def test_a_limit_counts_what_nobody_handled() -> None:
-    """A message whose lease has not ended holds its channel's slot, whoever holds it."""
-    rows = [
-        row(1, 0, 0, 500, outcome="expired", channel_id=7, channel="a"),
-        row(2, 1, 500, 600, channel_id=7, channel="a"),
-    ]
-    scenario = Scenario(name="x", workers=5, defaults=ChannelPolicy(max_concurrency=1))
-
-    assert course(pa.Table.from_pylist(rows), scenario) == [(1, 0, 500), (2, 500, 600)]
 
 
 def test_the_default_is_the_capacity() -> None:
