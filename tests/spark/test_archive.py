@@ -18,10 +18,7 @@ from sqlalchemy_fairqueue.reporting import history
 from sqlalchemy_fairqueue.reporting.history import ArchiveFile
 from sqlalchemy_fairqueue.spark import archiving
 from sqlalchemy_fairqueue.spark.archive_storage import Storage
-from sqlalchemy_fairqueue.spark.archiving import (
-    ArchivedDay,
-    ArchiveResult,
-)
+from sqlalchemy_fairqueue.spark.archiving import ArchivedDay, ArchiveResult
 from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveDamaged, ArchiveError, DataLoss
 from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
@@ -71,11 +68,8 @@ def rows_at_hand(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of a file by plain SQL: reading is not what the test is about, and takes Spark seconds."""
 
     def frame(spark: "SparkSession", _words: object, file: ArchiveFile, _start: object) -> object:
-        rows = [
-            row
-            for row in table(database)
-            if (row[11].date() - _EPOCH).days == file.day and file.low <= row[14] < file.high
-        ]
+        day = _EPOCH + timedelta(days=file.day)
+        rows = [one for one in table(database) if one[11].date() == day and file.low <= one[14] < file.high]
         return spark.createDataFrame(rows, frame_schema(HISTORY, ())).coalesce(1)
 
     monkeypatch.setattr(archiving, "_frame", frame)
@@ -104,10 +98,8 @@ def test_days_that_are_over_are_archived_row_for_row(
     add(database, 2, finished=today)
     seen: list[ArchivedDay] = []
     result = archive(progress=seen.append)
-    assert [(one.day, one.rows, one.is_late) for one in result.days] == [
-        ((today - 2 * DAY).date(), 8, False),
-        ((today - DAY).date(), 4, False),
-    ]
+    found = [(today.date() - one.day, one.rows, one.is_late) for one in result.days]
+    assert found == [(2 * DAY, 8, False), (DAY, 4, False)]
     assert (result.days, result.rows, result.until) == (tuple(seen), 12, today.date())
     first = files(folder)
     assert [name.split("/")[0] for name in first] == [f"day={today - days * DAY:%Y-%m-%d}" for days in (2, 1)]
@@ -117,8 +109,7 @@ def test_days_that_are_over_are_archived_row_for_row(
     frame = archiving.read_archive(spark, str(folder))
     assert tuple(frame.columns) == (*COLUMNS, "day")
     micros = [f"unix_micros({name})" for name in COLUMNS[8:12]]
-    found = frame.selectExpr(*COLUMNS[:8], *micros, *COLUMNS[12:], "string(day)").collect()
-    assert in_order(found) == [
+    assert in_order(frame.selectExpr(*COLUMNS[:8], *micros, *COLUMNS[12:], "string(day)").collect()) == [
         (*row[:8], *(round(at.timestamp() * 1e6) for at in row[8:12]), *row[12:], f"{row[11]:%Y-%m-%d}")
         for row in table(database)
     ]
@@ -247,20 +238,27 @@ def test_another_database_is_refused_and_touches_nothing(
         archive()
 
 
-def marked_columns(folder: Path, columns: int | None = None) -> int:
-    """The version of the columns in the marker, after it was set to *columns*."""
-    marker = folder / "_fairqueue.json"
-    if columns is not None:
+def columns_of(folder: Path, columns: int | None = 0) -> int:
+    """The version of the columns in the marker, before it is set to *columns*; None: left out."""
+    path = folder / "_fairqueue.json"
+    marker = json.loads(path.read_text())
+    found: int = marker.pop("columns")
+    if columns != 0:
         (folder / "._fairqueue.json.crc").unlink()
-        marker.write_text(json.dumps(json.loads(marker.read_text()) | {"columns": columns}))
-    found: int = json.loads(marker.read_text())["columns"]
+        path.write_text(json.dumps(marker | ({"columns": columns} if columns else {})))
     return found
 
 
-def in_process(folder: Path) -> list[int]:
+def drop_days(database: Database, clock: Clock) -> None:
+    """Forty days pass, and with them the days of the history."""
+    database.execute("select fq_keep_history(0)")
+    clock.advance(40 * DAY)
+    database.execute("select fq_keep_history(0)")
+
+
+def in_process(folder: Path) -> list[Any]:
     """What the report in the process finds."""
-    found: list[int] = sorted(history.read_archive(folder).attempts["id"].to_pylist())
-    return found
+    return sorted(history.read_archive(folder).attempts["id"].to_pylist())
 
 
 def scattered(database: Database, archive: Archive, noon: Clock) -> None:
@@ -315,7 +313,7 @@ def test_a_run_that_dies_while_it_joins_files_is_taken_up(
     The marker of an older archive tells of the newest columns before a file has them.
     """
     scattered(database, archive, noon)
-    assert marked_columns(folder, 1) == 1
+    assert columns_of(folder, 1) == 2
     death, done, overlapping = Death(monkeypatch, "remove"), None, 0
     while done is None:
         death.calls.clear()
@@ -325,7 +323,7 @@ def test_a_run_that_dies_while_it_joins_files_is_taken_up(
             if len(files(folder)) == 5:
                 overlapping += 1
                 assert sum(map(len, ids(spark, folder).values())) == 7
-            assert marked_columns(folder) == 2 or len(files(folder)) == 4
+            assert columns_of(folder) == 2 or len(files(folder)) == 4
             assert in_process(folder) == list(range(1, 8))
     assert overlapping >= 2
     assert (done, len(files(folder))) == ((), 2)
@@ -340,9 +338,7 @@ def test_days_that_went_unarchived_are_noticed(
     add(database, 1, finished=noon.now() - DAY)
     assert archive().rows == 1
     add(database, 1, finished=noon.now())
-    database.execute("select fq_keep_history(0)")
-    noon.advance(40 * DAY)
-    database.execute("select fq_keep_history(0)")
+    drop_days(database, noon)
     lost = noon.now().date() - 40 * DAY
     with pytest.raises(DataLoss, match=f"attempts of {lost} were pruned from the history before"):
         archive()
@@ -358,17 +354,13 @@ def test_days_that_leave_the_archive_are_no_loss(
 ) -> None:
     """What a run has seen dropped after it was archived may leave the archive; one that was not is a loss."""
     add(database, 1, finished=noon.now() - DAY)
-    database.execute("select fq_keep_history(0)")
     (old,) = archive().days
-    noon.advance(40 * DAY)
-    database.execute("select fq_keep_history(0)")
+    drop_days(database, noon)
     assert archive().days == ()
     shutil.rmtree(folder / f"day={old.day}")
     assert archive().lost == ()
     add(database, 1, finished=noon.now())
-    database.execute("select fq_keep_history(0)")
-    noon.advance(40 * DAY)
-    database.execute("select fq_keep_history(0)")
+    drop_days(database, noon)
     for _ in range(2):
         with pytest.raises(DataLoss, match=f"attempts of {noon.now().date() - 40 * DAY} were pruned"):
             archive()
@@ -379,34 +371,33 @@ def test_strange_folders_are_refused(spark: "SparkSession", database: Database, 
     """No folder at all is compacted. A folder with other files, a file that no run made, a missing one, a marker that
     cannot be read.
     """
+
+    def refused(words: str) -> None:
+        with pytest.raises(ArchiveDamaged, match=words):
+            archive()
+
     with pytest.raises(ArchiveError, match="there is no archive at"):
         archiving.compact_archive(spark, str(folder), dsn=database.conninfo)
     with pytest.raises(InvalidArgument, match="min_files"):
         archiving.compact_archive(spark, str(folder), dsn=database.conninfo, min_files=1)
     assert not folder.exists()
     folder.mkdir()
-    (folder / "other.parquet").touch()
-    with pytest.raises(ArchiveDamaged, match=r"is no archive and not empty: it holds other\.parquet"):
-        archive()
-    (folder / "other.parquet").unlink()
+    other = folder / "other.parquet"
+    other.touch()
+    refused(r"is no archive and not empty: it holds other\.parquet")
+    other.unlink()
     archive()
     (folder / "day=2026-01-01").mkdir()
     stranger = folder / "day=2026-01-01" / "part-1.parquet"
     stranger.touch()
-    with pytest.raises(ArchiveDamaged, match=r"day=2026-01-01/part-1\.parquet is no file of an archive"):
-        archive()
-    stranger.rename(stranger.with_name("history-5-9.parquet"))
-    with pytest.raises(ArchiveDamaged, match="does not follow on transaction 0, up to which the day is archived"):
-        archive()
-    stranger.with_name("history-5-9.parquet").unlink()
-    (folder / "._fairqueue.json.crc").unlink()
-    marker = json.loads((folder / "_fairqueue.json").read_text())
-    (folder / "_fairqueue.json").write_text(json.dumps(marker | {"columns": 99}))
-    with pytest.raises(ArchiveDamaged, match="is of version 99 of the columns, and this library writes version 2; upg"):
-        archive()
+    refused(r"day=2026-01-01/part-1\.parquet is no file of an archive")
+    stranger = stranger.rename(stranger.with_name("history-5-9.parquet"))
+    refused("does not follow on transaction 0")
+    stranger.unlink()
+    columns_of(folder, 99)
+    refused("is of version 99 of the columns, and this library writes version 2")
     (folder / "_fairqueue.json").write_text("{}")
-    with pytest.raises(ArchiveDamaged, match="cannot be read"):
-        archive()
+    refused("cannot be read")
 
 
 @pytest.mark.usefixtures("rows_at_hand")
@@ -421,14 +412,11 @@ def test_an_archive_of_older_columns_is_continued(
     archive()
     (old,) = folder.glob("day=*/*.parquet")
     parquet.write_table(parquet.ParquetFile(old).read().drop_columns(["cost", "group"]), old)
-    for crc in (old.with_name(f".{old.name}.crc"), folder / "._fairqueue.json.crc"):
-        crc.unlink()
-    marker = json.loads((folder / "_fairqueue.json").read_text())
-    assert marker.pop("columns") == 2
-    (folder / "_fairqueue.json").write_text(json.dumps(marker))
+    old.with_name(f".{old.name}.crc").unlink()
+    assert columns_of(folder, None) == 2
     add(database, 4, finished=noon.now() - DAY)
     assert archive().rows == 4
-    assert json.loads((folder / "_fairqueue.json").read_text())["columns"] == 2
+    assert columns_of(folder) == 2
     expected = [1, 1, 1, 1, 2, 3, 4, 5]
     rows = archiving.read_archive(spark, str(folder)).orderBy("id").collect()
     assert [row.cost for row in rows] == expected

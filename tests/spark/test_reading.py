@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import IntegerType, StructType
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, DataLoss
+from sqlalchemy_fairqueue.spark.reading.lag import history_lag
 from sqlalchemy_fairqueue.spark.source import FairQueueSource
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.spark.conftest import Target
 from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
+from tests.spark.streams import edge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,9 +162,6 @@ def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock:
 
 def test_between_two_offsets(database: Database) -> None:
     """Behind one offset up to another the rows are those that a stream gives: below the open transactions."""
-    from sqlalchemy_fairqueue.spark.reading.lag import history_lag  # noqa: PLC0415
-    from tests.spark.streams import edge  # noqa: PLC0415
-
     add(database, 4)
     first = edge(database)
     add(database, 4)
@@ -220,46 +220,52 @@ def test_a_read_that_is_left_or_refused_leaves_nothing_behind(database: Database
         rows(made, [part])
 
 
+_ONCE: list[tuple[dict[str, str], str]] = [
+    ({"table": "leases"}, "option table is 'leases'"),
+    ({"columns": "id,colour"}, "option columns names 'colour'"),
+    ({"columns": "id,id"}, "names a column twice: id, id"),
+    ({"numPartitions": "0"}, "option numPartitions is 0"),
+    ({"table": "messages", "since": "2026-01-01"}, "option since is for the history, and table is 'messages'"),
+    ({"since": "yesterday"}, "option since is 'yesterday'"),
+    ({"since": "2026-01-02", "until": "2026-01-02"}, "since '2026-01-02' is not before until '2026-01-02'"),
+    ({"startingOffsets": "first"}, "option startingOffsets is 'first'"),
+    ({"startingOffsets": '{"xid": 5}'}, r"option startingOffsets is \{'xid': 5\}"),
+    ({"startingOffsets": "latest"}, "startingOffsets latest or endingOffsets earliest leave nothing to read"),
+    ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for streams"),
+    ({"table": "changes", "slot": "a"}, "table 'changes' can only be followed as a stream"),
+]
+_FOLLOWED: list[tuple[dict[str, str], str]] = [
+    ({"table": "messages"}, "table 'messages' cannot be followed as a stream"),
+    ({"endingOffsets": "latest"}, "option endingOffsets is for reading once"),
+    ({"since": "2026-01-01"}, "option since is for reading once"),
+    ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is 0"),
+    ({"table": "changes"}, "option slot is for table 'changes', which needs it"),
+    ({"slot": "changes"}, "option slot is for table 'changes', .* table is 'history'"),
+    ({"table": "changes", "slot": "A b"}, "option slot is 'A b'"),
+    ({"table": "changes", "slot": "a", "numPartitions": "2"}, "option numPartitions is not for table 'changes'"),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"table": "leases"}, r"option table is 'leases'; give one of history, messages, channels, dead_letters"),
-        ({"columns": "id,colour"}, r"option columns names 'colour'; table history has id, queue, .*recorded_xid"),
-        ({"columns": "id,id"}, r"names a column twice: id, id; give each once"),
-        ({"numPartitions": "0"}, r"option numPartitions is 0; give an int from 1 to 1000"),
-        ({"numPartition": "2"}, r"option 'numPartition' is unknown; did you mean numPartitions\?"),
-        ({"table": "messages", "since": "2026-01-01"}, r"option since is for the history, and table is 'messages'"),
-        ({"since": "yesterday"}, r"option since is 'yesterday'; give an instant like"),
-        ({"since": "2026-01-02", "until": "2026-01-02"}, r"since '2026-01-02' is not before until '2026-01-02'"),
-        (
-            {"startingOffsets": "first"},
-            r"option startingOffsets is 'first'; give earliest, latest, or an offset as JSON",
-        ),
-        ({"startingOffsets": '{"xid": 5}'}, r"option startingOffsets is \{'xid': 5\}, which is no offset"),
-        ({"startingOffsets": "latest"}, r"startingOffsets latest or endingOffsets earliest leave nothing to read"),
-        ({"maxOffsetsPerTrigger": "5"}, r"option maxOffsetsPerTrigger is for streams"),
-    ],
+    ("way", "options", "words"), [*(("reader", *one) for one in _ONCE), *(("streamReader", *one) for one in _FOLLOWED)]
 )
-def test_wrong_options_are_refused_on_the_driver(options: dict[str, str], words: str) -> None:
-    """Before anything is connected to, the error names the option, its value, and what it may be."""
+def test_wrong_options_are_refused_on_the_driver(way: str, options: dict[str, str], words: str) -> None:
+    """Before anything is connected to, the error names the option and its value."""
     given = {"dsn": "postgresql://nobody@nowhere.invalid/none"} | options
     with pytest.raises(BadOption, match=words):
-        FairQueueSource(given).reader(FairQueueSource(given).schema())
+        getattr(FairQueueSource(given), way)(FairQueueSource(given).schema())
 
 
 def test_a_schema_of_the_user_chooses_columns() -> None:
     """A schema that the user gives chooses columns by name and must have their types."""
-    from pyspark.sql.types import IntegerType, StructType  # noqa: PLC0415
-
-    given = {"dsn": "postgresql:///none"}
-    with pytest.raises(BadFrame, match=r"column 'id' as int, and table history has it as bigint; give that"):
-        FairQueueSource(given).reader(StructType().add("id", IntegerType()))
-    with pytest.raises(BadFrame, match="column 'colour'; table history has id"):
-        FairQueueSource(given).reader(StructType().add("colour", IntegerType()))
-    with pytest.raises(BadFrame, match="has no columns"):
-        FairQueueSource(given).reader(StructType())
-    with pytest.raises(BadFrame, match="column 'error' as never null, and table history has nulls in it"):
-        FairQueueSource(given).reader(StructType().add("error", "string", nullable=False))
+    for schema, words in (
+        (StructType().add("id", IntegerType()), "column 'id' as int, and table history has it as bigint"),
+        (StructType().add("colour", IntegerType()), "column 'colour'"),
+        (StructType(), "has no columns"),
+        (StructType().add("error", "string", nullable=False), "column 'error' as never null"),
+    ):
+        with pytest.raises(BadFrame, match=words):
+            FairQueueSource({"dsn": "postgresql:///none"}).reader(schema)
 
 
 def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target: Target) -> None:
