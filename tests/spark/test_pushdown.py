@@ -38,11 +38,7 @@ _MICROS = instant_microseconds(NOON)
     ("one", "clause", "value"),
     [
         (EqualTo(("queue",), "a'b"), "h.queue::text = %(pushed0)s::text", "a'b"),
-        (
-            In(("outcome",), ("completed", "buried")),
-            "h.outcome::text = any(%(pushed0)s::text[])",
-            ["completed", "buried"],
-        ),
+        (In(("outcome",), ("retried", "buried")), "h.outcome::text = any(%(pushed0)s::text[])", ["retried", "buried"]),
         (GreaterThan(("finished_at",), NOON), "h.finished_at > %(pushed0)s::bigint", _MICROS),
         (GreaterThanOrEqual(("finished_at",), NOON), "h.finished_at >= %(pushed0)s::bigint", _MICROS),
         (LessThan(("ready_at",), NOON), "h.ready_at < %(pushed0)s::bigint", _MICROS),

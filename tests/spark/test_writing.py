@@ -53,8 +53,7 @@ def test_a_frame_is_saved_once(spark: "SparkSession", target: Target) -> None:
     for _ in range(2):
         write = frame(spark).write.format("fairqueue").mode("append")
         write.option("dsn", dsn).option("queue", target.queue).option("jobId", "once").save()
-    assert documents(target) == list(range(10))
-    assert stages(target.database) == 0
+    assert (documents(target), stages(target.database)) == (list(range(10)), 0)
     assert "fairqueue" in plans(spark)
     assert "hunter2" not in plans(spark)
 
@@ -96,22 +95,18 @@ def test_a_table_is_not_made_of_a_queue(spark: "SparkSession", target: Target, w
     """
     rows, options = frame(spark), target.options
     rows.createOrReplaceTempView("rows")
+    words = ", ".join(f"{name} {value!r}" for name, value in options.items())
+    write = rows.write.format("fairqueue").options(**options)
     ways: dict[str, Callable[[], object]] = {
-        "saveAsTable": lambda: rows.write.format("fairqueue").mode("append").options(**options).saveAsTable("queued"),
-        "overwritten": lambda: (
-            rows.write.format("fairqueue").mode("overwrite").options(**options).saveAsTable("queued")
-        ),
+        "saveAsTable": lambda: write.mode("append").saveAsTable("queued"),
+        "overwritten": lambda: write.mode("overwrite").saveAsTable("queued"),
         "writeTo": lambda: rows.writeTo("queued").using("fairqueue").options(**options).create(),
-        "sql": lambda: spark.sql(
-            "create table queued using fairqueue "
-            f"options ({', '.join(f'{name} {value!r}' for name, value in options.items())}) as select * from rows"
-        ),
+        "sql": lambda: spark.sql(f"create table queued using fairqueue options ({words}) as select * from rows"),
     }
     refused = {"overwritten": "write with mode append", "sql": "option"}
     with pytest.raises(PySparkException, match=refused.get(way, r"nothing was enqueued; write .*\.save\(\)")):
         ways[way]()
-    assert documents(target) == []
-    assert stages(target.database) == 0
+    assert (documents(target), stages(target.database)) == ([], 0)
     assert not spark.catalog.tableExists("queued")
 
 
@@ -140,8 +135,7 @@ def test_a_stream_is_enqueued_once(spark: "SparkSession", target: Target, tmp_pa
         query = writing.format("fairqueue").options(**options).trigger(availableNow=True).start()
         query.awaitTermination()
         queries.append(query.id)
-    assert documents(target) == list(range(20))
-    assert stages(target.database) == 0
+    assert (documents(target), stages(target.database)) == (list(range(20)), 0)
     (load,) = target.database.rows("select batch_id, messages, source from fq_load")
     assert (load.batch_id, load.messages) == (1, 10)
     assert queries == [load.source, load.source]
@@ -158,8 +152,7 @@ def test_a_task_that_fails_fails_the_load(spark: "SparkSession", target: Target)
 
     with pytest.raises(PySparkException, match="the disk of this executor is full"):
         enqueue(frame(spark).mapInArrow(fail, SCHEMA), **target.options)
-    assert documents(target) == []
-    assert stages(target.database) == 0
+    assert (documents(target), stages(target.database)) == ([], 0)
 
 
 def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", target: Target) -> None:
@@ -179,10 +172,9 @@ def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", ta
 def test_bad_rows(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
     """They fail the load and are shown, or are kept back where told; run again, the job writes them anew."""
     bad = frame(spark, 30).selectExpr("if(payload.document >= 18, '', channel) as channel", "payload")
-    with pytest.raises(BadRows, match="have bad values") as error:
+    with pytest.raises(BadRows, match="channel '': channel '' has 0 bytes") as error:
         enqueue(bad, **target.options)
     assert len(error.value.examples) == 10
-    assert "channel '': channel '' has 0 bytes" in str(error.value)
     assert (documents(target), stages(target.database)) == ([], 0)
 
     path = str(tmp_path / "rejects")

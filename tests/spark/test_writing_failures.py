@@ -12,18 +12,18 @@ from typing import Literal
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine, text
-from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.embedded import Server, embedded_server
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, StageIncomplete
+from sqlalchemy_fairqueue.spark.writing.load import Load
 from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
 from tests.fixtures.waits import Waits
 from tests.spark.conftest import databases_of
-from tests.spark.staged_loads import begin_batch, messages, stage, stage_batches, stage_by_task, stages, start
+from tests.spark.staged_loads import Row, messages, run, stage, stage_batches, stage_by_task, stages, start
 
-ROWS: list[tuple[str, str, str | None]] = [("a", "1", None), ("b", "2", None)]
+ROWS: list[Row] = [("a", "1", None), ("b", "2", None)]
 HOLD_KEY = """
 select * from fq_enqueue('q', '{a}', '{x}', '{x}', '{null}', '{null}', '{null}', '{null}', '{held}', '{null}')
 """
@@ -64,18 +64,13 @@ def driver(database: Database) -> Iterator[Callable[[str], "subprocess.Popen[str
     """A driver in a process of its own that stops where it is told: ``driver("before")`` the merge, or after it."""
     running = []
 
-    def run(until: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, until],
-            env=os.environ | {"DATABASE": database.url.render_as_string(hide_password=False)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        running.append(process)
-        return process
+    def drive(until: str) -> "subprocess.Popen[str]":
+        environment = os.environ | {"DATABASE": database.url.render_as_string(hide_password=False)}
+        command, pipe = [sys.executable, "-c", DRIVER, until], subprocess.PIPE
+        running.append(subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True))
+        return running[-1]
 
-    yield run
+    yield drive
     for process in running:
         process.kill()
         process.communicate()
@@ -109,8 +104,7 @@ def test_a_percent_sign_in_the_name_of_a_schema(database: Database) -> None:
     with create_engine(database.url, poolclass=NullPool).begin() as connection:
         connection.exec_driver_sql('create schema "50%% s"')
         install(connection, schema="50% s")
-    load = start(database, schema="50% s")
-    assert load.merge([stage(load, 1, ("a", "1", None))]).created == 1
+    assert run(database, ("a", "1", None), schema="50% s").created == 1
     assert start(database, schema="50% s").stage is None
     assert stages(database) == 0
 
@@ -118,7 +112,7 @@ def test_a_percent_sign_in_the_name_of_a_schema(database: Database) -> None:
 def test_a_task_that_fails_leaves_nothing_behind(database: Database) -> None:
     """What it had copied is rolled back with its transaction; others' rows wait for the job's end."""
 
-    def failing() -> Iterator[list[tuple[str, str, str | None]]]:
+    def failing() -> Iterator[list[Row]]:
         yield [("c", "3", None)]
         raise OSError("the disk of this executor is full")
 
@@ -126,8 +120,7 @@ def test_a_task_that_fails_leaves_nothing_behind(database: Database) -> None:
     stage(load, 1, *ROWS)
     with pytest.raises(OSError, match="disk"):
         stage_batches(load, 2, failing(), partition=1)
-    assert load.stage is not None
-    assert database.value(f"select count(*) from {load.stage.quoted}") == 2
+    assert database.value(f"select count(*) from {load.existing_stage.quoted}") == 2
     load.drop()
     assert (messages(database), stages(database)) == ([], 0)
 
@@ -139,10 +132,8 @@ def test_a_driver_killed_before_the_merge(database: Database, driver: Callable[[
     kill(process)
     assert (messages(database), stages(database)) == ([], 1)
     others = [start(database, "another job"), start(database, None)]
-    load = start(database)
-    assert load.merge([stage(load, 1, *ROWS)]).merged
-    assert len(messages(database)) == 2
-    assert stages(database) == 2
+    assert run(database, *ROWS).merged
+    assert (len(messages(database)), stages(database)) == (2, 2)
     for other in others:
         assert other.merge([stage(other, 1, *ROWS)]).merged
     assert stages(database) == 0
@@ -180,10 +171,9 @@ def test_a_run_that_copies_keeps_its_stage(database: Database) -> None:
     """The other run of its job does not wait for it; nor does it fail, for the job is merged then."""
     other = start(database)
 
-    def batches() -> Iterator[Sequence[tuple[str, str, str | None]]]:
+    def batches() -> Iterator[Sequence[Row]]:
         yield ROWS
-        load = start(database)
-        assert load.merge([stage(load, 1, *ROWS)]).merged
+        assert run(database, *ROWS).merged
         yield ROWS
 
     report = stage_batches(other, 1, batches())
@@ -194,15 +184,19 @@ def test_a_run_that_copies_keeps_its_stage(database: Database) -> None:
 
 def test_a_micro_batch_drops_stages_of_its_job(database: Database) -> None:
     """The one that merges does; one that was merged before drops none, as the other run may be at the next."""
-    runs = [begin_batch(database) for _ in range(3)]
-    staged = [replace(stage(run, 1, *ROWS), source="query") for run in runs]
-    later = begin_batch(database)
-    assert runs[2].merge([staged[2]], 7).merged
+
+    def merged(load: Load, batch: int) -> bool:
+        return load.merge([replace(stage(load, 1, *ROWS), source="query")], batch).merged
+
+    for load in [start(database, stream=True) for _ in range(2)]:
+        stage(load, 1, *ROWS)
+    first, later = start(database, stream=True), start(database, stream=True)
+    assert merged(first, 7)
     assert stages(database) == 1
-    following = begin_batch(database)
-    assert not later.merge([replace(stage(later, 1, *ROWS), source="query")], 7).merged
+    following = start(database, stream=True)
+    assert not merged(later, 7)
     assert stages(database) == 1
-    assert following.merge([replace(stage(following, 1, *ROWS), source="query")], 8).merged
+    assert merged(following, 8)
     assert (len(messages(database)), stages(database)) == (4, 0)
 
 
@@ -223,8 +217,7 @@ def test_a_driver_killed_in_the_merge(
             " where datname = current_database() and application_name like '%merge')"
         )
     assert messages(database) == []
-    load = start(database)
-    assert load.merge([stage(load, 1, *ROWS)]).merged
+    assert run(database, *ROWS).merged
     assert len(messages(database)) == 2
 
 
@@ -254,7 +247,7 @@ def test_the_server_is_restarted_while_a_task_copies(
     load = start(database)
     first = stage(load, 1, *ROWS)
 
-    def interrupted() -> Iterator[list[tuple[str, str, str | None]]]:
+    def interrupted() -> Iterator[list[Row]]:
         yield [("c", "3", None)]
         server.restart(mode)
         yield [("c", "3", None)] * 10_000
@@ -317,14 +310,10 @@ def test_workers_drain_while_a_load_merges(database: Database, engine: Engine) -
     """Of the load all or nothing is to be seen; whatever is delivered meanwhile and afterwards comes once."""
     count, business = 2_000, 200
     queue = Queue("q")
-    with Session(engine) as session, session.begin():
-        for number in range(business):
-            queue.enqueue(session, channel=f"c{number % 20}", payload=f"business {number}")
+    queue.enqueue_many(engine, [Enqueue(channel=f"c{n % 20}", payload=f"business {n}") for n in range(business)])
     load = start(database)
-    staged = [
-        stage(load, part, *((f"c{n % 20}", f"load {n}", None) for n in range(part, count, 2)), partition=part)
-        for part in (0, 1)
-    ]
+    rows: list[Row] = [(f"c{n % 20}", f"load {n}", None) for n in range(count)]
+    staged = [stage(load, part, *rows[part::2], partition=part) for part in (0, 1)]
     seen: set[int] = set()
     delivered: list[str] = []
     there = threading.Event()

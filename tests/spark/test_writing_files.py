@@ -93,7 +93,6 @@ def test_csv_of_documents_and_of_all_columns(load: Load) -> None:
     ("text", "words"),
     [
         ('channel,payload\na,"b\nc,d\n', "line 3: unexpected end of data"),
-        ('channel,payload\na,"b"x\n', "line 2: ',' expected after '\"'"),
         ("channel,payload\na\n", "line 2: 1 fields under 2 names"),
         ("channel,payload,payload\na,b,c\n", "line 2: a name is there twice in channel, payload, payload"),
         ("channel,payload,tenant\na,b,c\n", "line 1: column 'tenant' is unknown"),
@@ -108,10 +107,7 @@ def test_csv_of_documents_and_of_all_columns(load: Load) -> None:
         ('{"channel": "\\ud800", "payload": 1}', "channel: 'utf-8' codec can't encode"),
         ('{"channel": "a", "payload": 1, "priority": 1.5}', "priority: 1.5 is no whole number"),
         ('{"channel": "a", "payload": 1, "at": "tomorrow"}', "at: Invalid isoformat string: 'tomorrow'"),
-        (
-            '{"channel": "a", "payload": 1, "delay": "99999999999d"}',
-            "delay: '99999999999d' is no duration; give one like 30s",
-        ),
+        ('{"channel": "a", "payload": 1, "delay": "99999999999d"}', "delay: '99999999999d' is no duration"),
     ],
 )
 def test_what_cannot_be_read_is_told(text: str, words: str) -> None:
