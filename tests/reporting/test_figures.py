@@ -42,23 +42,22 @@ def _by_name(figures: Figures) -> dict[tuple[str, str], ChannelFigures]:
     return {(channel.queue, channel.channel): channel for channel in figures.channels}
 
 
-def test_percentiles_of_channels(figures: Figures, reference: Database) -> None:
-    """Waits, services and slowdowns of each channel are the server's, to the microsecond; so are counts of outcomes."""
+def test_channels(figures: Figures, reference: Database) -> None:
+    """Waits, services and slowdowns of each channel are the server's, to the microsecond; so are counts of outcomes.
+    The greatest concurrency is that of counting at each start.
+    """
     expected = _expected(reference, report_reference.CHANNELS)
     assert len(expected) == 14
-    found = {
-        name: (
-            one.attempts, _spread(one.wait), _spread(one.service),
-            [round(value * 1000) for value in (one.slowdown.p50, one.slowdown.p95, one.slowdown.p99, one.slowdown.max)],
-            [getattr(one.outcomes, outcome) for outcome in one.outcomes.__dataclass_fields__],
-        )
-        for name, one in _by_name(figures).items()
-    }  # fmt: skip
-    assert found == {
-        name: (row.attempts, row.wait, row.service, row.slowdown, row.outcomes) for name, row in expected.items()
-    }
     for name, one in _by_name(figures).items():
-        assert microseconds(one.mean_wait) == pytest.approx(float(expected[name].mean_wait), abs=1)
+        had, slowdown = expected[name], one.slowdown
+        found = (one.attempts, _spread(one.wait), _spread(one.service), one.greatest_concurrency, one.greatest_rate)
+        assert found == (had.attempts, had.wait, had.service, had.concurrency, had.rate), name
+        slowdowns = (slowdown.p50, slowdown.p95, slowdown.p99, slowdown.max)
+        assert [round(value * 1000) for value in slowdowns] == had.slowdown, name
+        assert [getattr(one.outcomes, outcome) for outcome in one.outcomes.__dataclass_fields__] == had.outcomes, name
+        assert microseconds(one.mean_wait) == pytest.approx(float(had.mean_wait), abs=1)
+    assert expected.keys() == _by_name(figures).keys()
+    assert _by_name(figures)["documents", GIANT].over_concurrency
 
 
 def test_queues(figures: Figures, reference: Database) -> None:
@@ -71,25 +70,12 @@ def test_queues(figures: Figures, reference: Database) -> None:
     assert found == [tuple(row) for row in sorted(reference.rows(report_reference.QUEUES))]
 
 
-def test_concurrency_and_rates(figures: Figures, reference: Database) -> None:
-    """The greatest concurrency is that of counting at each start; the greatest burst that of the cell rate algorithm
-    message by message.
-    """
+def test_bursts(figures: Figures, reference: Database) -> None:
+    """The greatest burst is that of the cell rate algorithm message by message."""
+    expected = {name: row.burst for name, row in _expected(reference, report_reference.BURSTS).items()}
     channels = _by_name(figures)
-    expected = _expected(reference, report_reference.CONCURRENCY)
-    assert {name: one.greatest_concurrency for name, one in channels.items()} == {
-        name: row.concurrency for name, row in expected.items()
-    }
-    expected = _expected(reference, report_reference.RATES)
-    assert {name: one.greatest_rate for name, one in channels.items()} == {
-        name: row.rate for name, row in expected.items()
-    }
-    expected = _expected(reference, report_reference.BURSTS)
-    assert {name: one.greatest_burst for name, one in channels.items() if one.greatest_burst is not None} == {
-        name: row.burst for name, row in expected.items()
-    }
-    assert len(expected) == 3
-    assert channels["documents", GIANT].over_concurrency
+    bursts = {name: one.greatest_burst for name, one in channels.items() if one.greatest_burst is not None}
+    assert (bursts, len(bursts)) == (expected, 3)
     assert channels["documents", "small-2"].over_rate
 
 

@@ -35,11 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
 
 
+def installed(server: Server) -> Database:
+    """The first database of a server, with the library."""
+    database = Database(server.url())
+    with create_engine(database.url, poolclass=NullPool).begin() as connection:
+        install(connection)
+    return database
+
+
 def databases_of(server: Server) -> Callable[[], Database]:
     """Return what makes databases with the library on a server, which ends with them: copies of its first one."""
-    first, numbers = Database(server.url()), count(1)
-    with create_engine(first.url, poolclass=NullPool).begin() as connection:
-        install(connection)
+    first, numbers = installed(server), count(1)
     maintenance = create_engine(server.url("template1"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
 
     def make() -> Database:
@@ -52,20 +58,14 @@ def databases_of(server: Server) -> Callable[[], Database]:
 
 
 @pytest.fixture(scope="session")
-def server_alone() -> Iterator[Server]:
-    """A server that no other process of the run uses.
+def make_alone() -> Iterator[Callable[[], Database]]:
+    """Make databases on a server that no other process of the run uses.
 
     The history is read up to the oldest transaction of the whole server. A long one of another test, in whichever
     database, would keep rows back.
     """
     with embedded_server(programs(), durable=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def make_alone(server_alone: Server) -> Callable[[], Database]:
-    """Make databases on that server."""
-    return databases_of(server_alone)
+        yield databases_of(server)
 
 
 @pytest.fixture

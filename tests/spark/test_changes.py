@@ -1,7 +1,7 @@
 """Following changes: each enqueue and each end of a message once, in the order of commits, from a replication slot."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine
 
-from sqlalchemy_fairqueue.embedded.server import embedded_server
+from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
 from sqlalchemy_fairqueue.spark.reading import change_stream, slot
 from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged
 from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN
 from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable, changes_setup, slot_state
 from tests.docs.pages import DOCS, blocks
-from tests.fixtures.database import Database, install
-from tests.fixtures.server import programs
-from tests.spark.conftest import Target
+from tests.fixtures.database import Database
+from tests.spark.conftest import installed
 from tests.spark.streams import Follow, Follower
 from tests.sql.client import HOUR, Kernel, OpenKernel, kernel, open_kernel
 
@@ -76,12 +74,11 @@ def test_each_enqueue_and_end_is_one_row(kernel: Kernel, open_kernel: OpenKernel
     kernel.set_queue(history=True)
     follower = follow()
     early, undone = open_kernel(), open_kernel()
-    (first,) = early.enqueue("a")
+    one = early.enqueue("a")[0].message_id
     undone.enqueue("c")
-    (second,) = kernel.enqueue("b", keys=["k"])
+    two = kernel.enqueue("b", keys=["k"])[0].message_id
     early.commit()
     undone.rollback()
-    one, two = first.message_id, second.message_id
     assert one < two
     assert _told(follower) == [("enqueued", two, None), ("enqueued", one, None)]
     assert _told(follower) == []
@@ -110,12 +107,8 @@ def test_messages_that_end_without_a_delivery(kernel: Kernel, open_kernel: OpenK
     hands = _hands(kernel)
     kernel.cancel(leased)
     kernel.release(hands[leased])
-    assert _told(follower) == [
-        ("ended", waiting, None),
-        ("ended", purged, None),
-        ("moved", moved, None),
-        ("ended", leased, "cancelled"),
-    ]
+    ends = [("ended", waiting, None), ("ended", purged, None), ("moved", moved, None), ("ended", leased, "cancelled")]
+    assert _told(follower) == ends
     both = open_kernel()
     (short,) = both.enqueue("a")
     both.cancel(short.message_id)
@@ -127,9 +120,8 @@ def test_messages_that_end_without_a_delivery(kernel: Kernel, open_kernel: OpenK
 def test_a_row_has_what_the_wal_tells(kernel: Kernel, slot_name: str, follow: Follow) -> None:
     """All columns of an enqueue; of an end those of the history, or of the dead letter; never a content."""
     follower = follow()
-    kernel.enqueue(
-        "a", "b", keys=["k", None], costs=[7, None], delays=[HOUR, None], contents=[b"secret-1", b"secret-2"]
-    )
+    contents = [b"secret-1", b"secret-2"]
+    kernel.enqueue("a", "b", keys=["k", None], costs=[7, None], delays=[HOUR, None], contents=contents)
     first, second = follower.batch()
     (message,) = kernel.rows("select * from fq_message where key = 'k'")
     assert (first["queue"], first["channel"], first["channel_id"]) == ("q", "a", message["channel_id"])
@@ -137,15 +129,14 @@ def test_a_row_has_what_the_wal_tells(kernel: Kernel, slot_name: str, follow: Fo
     assert (first["due_at"] - first["enqueued_at"]).total_seconds() == 3600
     assert first["lsn"] == second["lsn"] == follower.checkpoint["lsn"]
     assert abs(first["committed_at"] - second["enqueued_at"]).total_seconds() < 60
-    (hand,) = _hands(kernel).values()
-    kernel.complete(hand)
+    kernel.complete(*_hands(kernel).values())
     (unrecorded,) = follower.batch()
     assert (unrecorded["outcome"], unrecorded["queue"], unrecorded["channel"]) == (None, None, None)
     kernel.set_queue(history=True)
     kernel.enqueue("b", "b")
-    hands = list(_hands(kernel).values())
-    kernel.complete(hands[0])
-    kernel.bury(hands[1], reason="poison")
+    completed, buried = _hands(kernel).values()
+    kernel.complete(completed)
+    kernel.bury(buried, reason="poison")
     ended = [row for row in follower.batch() if row["change"] == "ended"]
     assert [(row["queue"], row["channel"], row["kind"], row["cost"]) for row in ended] == [("q", "b", "work", 1)] * 2
     sent = b"".join(slot.messages(kernel.connection, slot_name, follower.checkpoint["lsn"]))
@@ -157,16 +148,13 @@ def test_rows_of_a_queue_or_channel(kernel: Kernel, open_kernel: OpenKernel, fol
     """Rows that are known to be of others are left out; an end of which the WAL tells no queue is of every queue."""
     other = open_kernel(autocommit=True)
     other.queue = "mails"
-    mine, others, channel = (
-        follow(queue="q"),
-        follow(queue="mails"),
-        follow(queue="q", channels="b, c", columns="channel"),
-    )
+    mine, others = follow(queue="q"), follow(queue="mails")
+    channel = follow(queue="q", channels="b, c", columns="channel")
     a, b = (added.message_id for added in kernel.enqueue("a", "b"))
-    (mail,) = (added.message_id for added in other.enqueue("b"))
+    (mail,) = other.enqueue("b")
     kernel.cancel(a)
     assert [row["message_id"] for row in mine.rows(mine.end())] == [a, b, a]
-    assert [row["message_id"] for row in others.rows(others.end())] == [mail, a]
+    assert [row["message_id"] for row in others.rows(others.end())] == [mail.message_id, a]
     assert channel.rows(channel.end()) == [{"channel": "b"}, {"channel": None}]
 
 
@@ -213,14 +201,13 @@ def test_under_concurrent_writers_each_change_comes_once(
     """Transactions that overlap, commit in another order and roll back, while readers stop and start anew."""
     chance = random.Random(1)  # noqa: S311 - the same disorder each time
     writers = [open_kernel() for _ in range(4)]
-    follower, seen, batches = follow(), [], 0
+    follower, seen = follow(), []
     for step in range(60):
         writer = chance.choice(writers)
         writer.enqueue(*chance.choices("abc", k=2))
         if chance.random() < 0.5:
             (writer.rollback if chance.random() < 0.3 else writer.commit)()
         if step % 6 == 5:
-            batches += 1
             seen += follower.batch(5)
             follower.reader.stop()
             follower = follow(follower.checkpoint)
@@ -230,8 +217,7 @@ def test_under_concurrent_writers_each_change_comes_once(
         seen += rows
     held = [row["id"] for row in kernel.rows("select id from fq_message order by id")]
     found = [row["message_id"] for row in seen]
-    assert sorted(found) == held
-    assert found != held
+    assert sorted(found) == held != found
     ends = [row["lsn"] for row in seen]
     assert ends == sorted(ends)
 
@@ -338,31 +324,29 @@ def test_a_role_that_may_not_decode(kernel: Kernel, database: Database, slot_nam
         _run(kernel, f"drop owned by {role}", f"drop role {role}")
 
 
-def test_a_slot_whose_wal_was_removed_and_a_standby() -> None:
+def test_a_slot_whose_wal_was_removed_and_a_standby(private_server: Callable[..., Server]) -> None:
     """Beyond ``max_slot_wal_keep_size`` the server gives the slot up: an error. So is a standby."""
-    settings = {"wal_level": "logical", "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
-    with embedded_server(programs(), durable=False, settings=settings) as server:
-        database = Database(server.url())
-        with closing(psycopg.connect(database.conninfo, autocommit=True)) as connection:
-            kernel = Kernel(connection)
-            engine = create_engine(database.url, poolclass=NullPool)
-            with engine.begin() as installing:
-                install(installing)
-            _run(kernel, *changes_setup("given_up"))
-            follower = Follower(database, table="changes", slot="given_up")
-            kernel.enqueue("a")
-            _run(kernel, *["select pg_switch_wal()", "checkpoint"] * 3)
-        with pytest.raises(DataLoss, match="has removed WAL that replication slot 'given_up' had not read"):
-            follower.end()
-        follower.reader.stop()
-        (server.data_directory / "standby.signal").touch()
-        server.restart()
-        with pytest.raises(SlotUnusable, match="the server is a standby, and changes are read from the primary"):
-            Follower(database, table="changes", slot="given_up")
+    sizes = {"max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+    server = private_server(settings={"wal_level": "logical"} | sizes)
+    database = installed(server)
+    begin = partial(Follower, database, table="changes", slot="given_up")
+    with closing(psycopg.connect(database.conninfo, autocommit=True)) as connection:
+        kernel = Kernel(connection)
+        _run(kernel, *changes_setup("given_up"))
+        follower = begin()
+        kernel.enqueue("a")
+        _run(kernel, *["select pg_switch_wal()", "checkpoint"] * 3)
+    with pytest.raises(DataLoss, match="has removed WAL that replication slot 'given_up' had not read"):
+        follower.end()
+    follower.reader.stop()
+    (server.data_directory / "standby.signal").touch()
+    server.restart()
+    with pytest.raises(SlotUnusable, match="the server is a standby, and changes are read from the primary"):
+        begin()
 
 
 def test_a_query_of_spark_that_is_stopped_anywhere(
-    spark: "SparkSession", kernel: Kernel, target: Target, slot_name: str, tmp_path: Path
+    spark: "SparkSession", kernel: Kernel, database: Database, slot_name: str, tmp_path: Path
 ) -> None:
     """It fails between a micro-batch and its commit, stops and starts anew: each change came once, in order."""
     batches: dict[int, list[tuple[Any, ...]]] = {}
@@ -378,12 +362,8 @@ def test_a_query_of_spark_that_is_stopped_anywhere(
 
     # The page's frame.
     (text,) = (one.text for one in blocks(_PAGE) if one.language == "python" and '"slot"' in one.text)
-    for written, given in (
-        ('"dsnEnv", "QUEUE_DSN"', f'"dsn", "{target.database.conninfo}"'),
-        ("queue_changes", slot_name),
-        ("100000", "3"),
-    ):
-        text = text.replace(written, given)
+    text = text.replace('"dsnEnv", "QUEUE_DSN"', f'"dsn", "{database.conninfo}"')
+    text = text.replace("queue_changes", slot_name).replace("100000", "3")
 
     def query() -> "StreamingQuery":
         names: dict[str, Any] = {"spark": spark}

@@ -5,76 +5,59 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark import Scenario, replays, report
-from tests.fixtures.database import Database, install
+from tests.spark.conftest import installed
 from tests.spark.recorded import add
 from tests.spark.report_history import frame, nasty
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(900)
 
 _COPY = re.compile(r"statement: copy \(.*?from \S*(fq_\w+)", re.IGNORECASE | re.DOTALL)
 
 
-class Reads:
-    """A database with a history, on a server that logs its statements."""
-
-    def __init__(self, server: Server, spark: "SparkSession") -> None:
-        self.database = Database(server.url())
-        self._server = server
-        self._spark = spark
-
-    def frame(self, table: str) -> "DataFrame":
-        """A table as a frame that is read anew whenever it is used."""
-        return self._spark.read.format("fairqueue").options(dsn=self.database.conninfo, table=table).load()
-
-    def count(self, table: str) -> int:
-        """How many COPYs the server has sent of a table."""
-        return _COPY.findall(self._server.log_path.read_text(errors="replace")).count(table)
-
-
-@pytest.fixture
-def reads(spark: "SparkSession", private_server: Callable[..., Server]) -> Reads:
-    """Three hundred attempts of three tenants."""
-    made = Reads(private_server(settings={"log_statement": "all"}), spark)
-    engine = create_engine(made.database.url, poolclass=NullPool)
-    with engine.begin() as connection:
-        install(connection)
-    add(made.database, 300)
-    return made
-
-
-def test_replays_and_a_report_read_a_live_history_once_each(reads: Reads) -> None:
+def test_replays_and_a_report_read_a_live_history_once_each(
+    spark: "SparkSession", private_server: Callable[..., Server]
+) -> None:
     """One COPY of the history makes all replays, another one the report; one of the channels makes its policies. A
     report that replays needs no more, and a persisted history is left persisted, so that a second report reads nothing.
     """
-    history = reads.frame("history")
+    server = private_server(settings={"log_statement": "all"})
+    database = installed(server)
+    add(database, 300)
 
-    found = replays(history, [Scenario(name="one line", discipline="fifo")])
-    assert reads.count("fq_history") == 1
+    def counted() -> tuple[int, int]:
+        """How many COPYs the server has sent of the history, and of the channels."""
+        found = _COPY.findall(server.log_path.read_text(errors="replace"))
+        return found.count("fq_history"), found.count("fq_channel")
 
-    made = report(history, policies=reads.frame("channels"), output=None, replays=found)
+    # Frames that are read anew whenever they are used.
+    history, channels = (
+        spark.read.format("fairqueue").options(dsn=database.conninfo, table=table).load()
+        for table in ("history", "channels")
+    )
+    lines = [Scenario(name="one line", discipline="fifo")]
+    found = replays(history, lines)
+    assert counted() == (1, 0)
+
+    made = report(history, policies=channels, output=None, replays=found)
     assert sum(channel.attempts for channel in made.figures.channels) == 300
-    assert (reads.count("fq_history"), reads.count("fq_channel")) == (2, 1)
+    assert counted() == (2, 1)
 
-    whole = report(
-        history, policies=reads.frame("channels"), scenarios=[Scenario(name="one line", discipline="fifo")],
-        replayed=True, output=None,
-    )  # fmt: skip
+    whole = report(history, policies=channels, scenarios=lines, replayed=True, output=None)
     assert [one.name for one in whole.replays] == [one.name for one in found]
-    assert (reads.count("fq_history"), reads.count("fq_channel")) == (3, 2)
+    assert counted() == (3, 2)
 
     history.persist()
     try:
         report(history, output=None)
         assert history.storageLevel.useDisk
         assert history.count() == 300
-        assert reads.count("fq_history") == 4
+        assert counted() == (4, 2)
     finally:
         history.unpersist()
 

@@ -9,8 +9,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StructType
-from sqlalchemy import create_engine
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import FairQueueError
@@ -50,6 +49,11 @@ def rows(made: Any, partitions: Any) -> list[dict[str, Any]]:
 def read(database: Database, **options: object) -> list[dict[str, Any]]:
     """Plan and read at once."""
     return rows(*parts(database, **options))
+
+
+def by(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows in the order of a column."""
+    return sorted(rows, key=lambda row: row[name])
 
 
 def test_the_history_arrives_row_for_row(spark: "SparkSession", target: Target) -> None:
@@ -93,7 +97,7 @@ def test_any_text_arrives_as_it_is(database: Database) -> None:
         cursor.executemany("update fq_history set error = %s where message_id = %s", zip(texts, count(1), strict=False))
         connection.commit()
     assert sorted(row["error"] for row in read(database, columns="error")) == sorted(texts)
-    rows = sorted(read(database, columns="message_id,error,consumer"), key=lambda row: row["message_id"])
+    rows = by("message_id", read(database, columns="message_id,error,consumer"))
     assert [row["error"] for row in rows] == texts
     assert [row["consumer"] for row in rows[:4]] == [None, 'worker, "two"'] * 2
 
@@ -104,11 +108,11 @@ def test_instants_need_no_order(database: Database) -> None:
     database.execute("update fq_history set ready_at = enqueued_at - 7, finished_at = -1 where message_id = 1")
     names = ("enqueued_at", "ready_at", "started_at", "finished_at")
     held = [dict(zip(names, row[8:12], strict=True)) for row in table(database)]
-    by_id = sorted(read(database, columns=f"id,{','.join(names)}"), key=lambda row: row["id"])
-    assert [{name: row[name] for name in names} for row in by_id] == held
-    for name in names:
-        alone = sorted(read(database, columns=f"id,{name}"), key=lambda row: row["id"])
-        assert [row[name] for row in alone] == [row[name] for row in held]
+    for some in (names, *((name,) for name in names)):
+        found = by("id", read(database, columns=",".join(("id", *some))))
+        assert [{name: row[name] for name in some} for row in found] == [
+            {name: row[name] for name in some} for row in held
+        ]
 
 
 def test_all_tasks_read_one_instant(database: Database) -> None:
@@ -179,23 +183,20 @@ def test_between_two_offsets(database: Database) -> None:
     assert len(read(database, startingOffsets="earliest", endingOffsets="latest")) == 13
 
 
-def test_live_tables(database: Database) -> None:
+def test_live_tables(database: Database, engine: Engine) -> None:
     """Messages, channels and dead letters come with their types; contents as bytes."""
-    queue, engine = Queue("documents"), create_engine(database.url)
-    with Session(engine) as session, session.begin():
-        queue.plans.configure(session, "gold", ChannelPolicy(rate="1/2s", weight=3))
-        queue.configure_channel(session, "a", plan="gold")
-        queue.enqueue(session, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"}, cost=7)
-        queue.enqueue(session, channel="b", payload={"n": 2}, kind="index", key="k")
+    queue = Queue("documents")
+    queue.plans.configure(engine, "gold", ChannelPolicy(rate="1/2s", weight=3))
+    queue.configure_channel(engine, "a", plan="gold")
+    queue.enqueue(engine, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"}, cost=7)
+    queue.enqueue(engine, channel="b", payload={"n": 2}, kind="index", key="k")
     (dead,) = [one for one in queue.dequeue(engine, limit=2, lease=timedelta(minutes=1)) if one.channel == "b"]
     queue.bury(engine, dead, reason="poison")
-    engine.dispose()
     (message,) = read(database, table="messages", queue="documents")
     assert (message["channel"], message["content"], message["headers"]) == ("a", b'{"n":1}', '{"trace": "x"}')
     assert (message["priority"], message["due_at"], message["deliveries"]) == (5, None, 1)
+    assert (message["cost"], message["group"], message["cancelled"]) == (7, None, False)
     assert message["lease_id"] is not None
-    assert message["cancelled"] is False
-    assert (message["cost"], message["group"]) == (7, None)
     channels = read(database, table="channels", columns="channel,rate_interval,weight,paused_at,plan")
     assert sorted(channels, key=lambda row: str(row["channel"])) == [
         {"channel": "a", "rate_interval": timedelta(seconds=2), "weight": 3, "paused_at": None, "plan": "gold"},
@@ -279,12 +280,11 @@ def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target:
     add(target.database, 3)
     source = spark.read.format("fairqueue").options(**target.options)
     nullable = {field.name for field in source.load().schema if field.nullable}
+    assert nullable == {"consumer", "error", "group"}
     missing = (
         "select attname from pg_attribute where attrelid = 'fq_history'::regclass and attnum > 0 and not attnotnull"
     )
-    named = {"group_id": "group"}
-    assert nullable == {named.get(row.attname, row.attname) for row in target.database.rows(missing)}
-    assert nullable == {"consumer", "error", "group"}
+    assert {row.attname.removesuffix("_id") for row in target.database.rows(missing)} == nullable
     frame = source.schema("id bigint, error string, message_id bigint not null").load()
     assert sorted(tuple(row) for row in frame.collect()) == [
         (i, row[13], row[4]) for i, row in enumerate(table(target.database), 1)

@@ -3,12 +3,13 @@
 import json
 import logging
 import random
-import threading
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -38,40 +39,25 @@ def database(database_alone: Database) -> Database:
     return database_alone
 
 
-class Writers:
-    """Transactions on connections of their own that record a few rows each and commit in another order; some fail."""
+@contextmanager
+def writers(database: Database, count: int, transactions: int) -> Iterator[list[Future[None]]]:
+    """Threads with transactions that record a few rows each and commit in another order, until they end; some fail."""
 
-    def __init__(self, database: Database, count: int, transactions: int) -> None:
-        self._database = database
-        self._transactions = transactions
-        self._threads = [threading.Thread(target=self._write, args=(seed,)) for seed in range(count)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for thread in self._threads:
-            thread.join()
-
-    @property
-    def busy(self) -> bool:
-        """Whether any still writes."""
-        return any(thread.is_alive() for thread in self._threads)
-
-    def _write(self, seed: int) -> None:
+    def write(seed: int) -> None:
         chance = random.Random(seed)  # noqa: S311 - the same disorder each time
-        with (
-            closing(psycopg.connect(self._database.conninfo)) as one,
-            closing(psycopg.connect(self._database.conninfo)) as two,
-        ):
-            for _ in range(self._transactions):
+        with closing(psycopg.connect(database.conninfo)) as one, closing(psycopg.connect(database.conninfo)) as two:
+            for _ in range(transactions):
                 # The ids of the two interleave, and the one that wrote first often commits last.
                 for connection in (one, two, one):
                     add(connection, chance.randint(1, 3))
                 for connection in chance.sample((one, two), 2):
                     (connection.rollback if chance.random() < 0.2 else connection.commit)()
+
+    with ThreadPoolExecutor(count) as threads:
+        running = [threads.submit(write, seed) for seed in range(count)]
+        yield running
+    for one in running:
+        one.result()
 
 
 def test_under_concurrent_writers_each_row_comes_once(database: Database, follow: Follow) -> None:
@@ -80,8 +66,8 @@ def test_under_concurrent_writers_each_row_comes_once(database: Database, follow
     batches, chance = 0, random.Random(1)  # noqa: S311 - the same disorder each time
     with ExitStack() as stack:
         slow = [stack.enter_context(closing(psycopg.connect(database.conninfo))) for _ in range(3)]
-        writers = stack.enter_context(Writers(database, 4, 150))
-        while writers.busy:
+        running = stack.enter_context(writers(database, 4, 150))
+        while not all(one.done() for one in running):
             batches += 1
             # Those of the threads are shorter than a batch; these stay open over a few.
             connection = chance.choice(slow)
@@ -116,16 +102,14 @@ def test_a_query_of_spark_gives_the_table(
 
     with closing(psycopg.connect(database.conninfo)) as long_writer:
         add(long_writer, 5)
-        with Writers(database, 2, transactions):
+        with writers(database, 2, transactions):
             running = query()
         running.stop()
-        running = query()
-        assert running.awaitTermination(60)
+        assert query().awaitTermination(60)
         early = spark.read.parquet(str(tmp_path / "rows")).count() if (tmp_path / "rows").exists() else 0
         add(long_writer, 5)
         long_writer.commit()
-    last = query()
-    assert last.awaitTermination(60)
+    assert query().awaitTermination(60)
     held = table(database)
     assert early < len(held)
     rows = spark.read.parquet(str(tmp_path / "rows"))
