@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine, text
+from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.embedded import Server, embedded_server
@@ -27,6 +27,8 @@ ROWS: list[Row] = [("a", "1", None), ("b", "2", None)]
 HOLD_KEY = """
 select * from fq_enqueue('q', '{a}', '{x}', '{x}', '{null}', '{null}', '{null}', '{null}', '{held}', '{null}')
 """
+MERGE_WAITS = "select 1 from pg_stat_activity where application_name like '%merge' and wait_event_type = 'Lock'"
+Drive = Callable[[str], "subprocess.Popen[str]"]
 DRIVER = """
 import os, sys
 from tests.fixtures.database import Database, install
@@ -60,7 +62,7 @@ def own(restarted: tuple[Server, Callable[[], Database]]) -> tuple[Server, Datab
 
 
 @pytest.fixture
-def driver(database: Database) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+def driver(database: Database) -> Iterator[Drive]:
     """A driver in a process of its own that stops where it is told: ``driver("before")`` the merge, or after it."""
     running = []
 
@@ -125,7 +127,7 @@ def test_a_task_that_fails_leaves_nothing_behind(database: Database) -> None:
     assert (messages(database), stages(database)) == ([], 0)
 
 
-def test_a_driver_killed_before_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
+def test_a_driver_killed_before_the_merge(database: Database, driver: Drive) -> None:
     """Nothing is enqueued; the job is run again, and drops what was left behind, but no stage of another job."""
     process = driver("before")
     assert said(process) == "staged"
@@ -139,7 +141,7 @@ def test_a_driver_killed_before_the_merge(database: Database, driver: Callable[[
     assert stages(database) == 0
 
 
-def test_a_driver_killed_after_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
+def test_a_driver_killed_after_the_merge(database: Database, driver: Drive) -> None:
     """All is enqueued; the job that is run again finds that out before its tasks copy anything, and cleans up."""
     process = driver("after")
     assert [said(process), said(process)] == ["staged", "merged"]
@@ -200,16 +202,14 @@ def test_a_micro_batch_drops_stages_of_its_job(database: Database) -> None:
     assert (len(messages(database)), stages(database)) == (4, 0)
 
 
-def test_a_driver_killed_in_the_merge(
-    database: Database, driver: Callable[[str], "subprocess.Popen[str]"], waits: Waits
-) -> None:
+def test_a_driver_killed_in_the_merge(database: Database, driver: Drive, waits: Waits) -> None:
     """The server notices and gives the transaction up: whoever runs the job again does not wait for it for long."""
     rival = create_engine(database.url, poolclass=NullPool)
     with rival.connect() as connection:
         connection.exec_driver_sql(HOLD_KEY)
         process = driver("after")
         assert said(process) == "staged"
-        waits.until("select 1 from pg_stat_activity where application_name like '%merge' and wait_event_type = 'Lock'")
+        waits.until(MERGE_WAITS)
         kill(process)
         # With the key still held, only the end of the dead driver's transaction lets this go on.
         waits.until(
@@ -271,18 +271,13 @@ def test_the_server_is_restarted_while_the_driver_merges(
     server, database = own
     load = start(database)
     staged = [stage(load, 1, ("a", "1", "held"), ("b", "2", None))]
-    waits = create_engine(database.url, isolation_level="AUTOCOMMIT")
     rival = create_engine(database.url, poolclass=NullPool)
     with ThreadPoolExecutor(1) as threads, rival.connect() as connection:
         connection.exec_driver_sql(HOLD_KEY)
         merging = threads.submit(load.merge, staged)
-        with waits.connect() as watch:
-            found = None
-            while found is None:
-                found = watch.exec_driver_sql(
-                    "select 1 from pg_stat_activity where application_name like '%%merge' and wait_event_type = 'Lock'"
-                ).first()
-        waits.dispose()
+        while not database.value(MERGE_WAITS):
+            pass
+        database.own.dispose()
         server.restart(mode)
         connection.invalidate()
         if mode == "fast":
@@ -297,10 +292,10 @@ def test_two_jobs_at_once_on_the_same_channels(database: Database) -> None:
     """Both go through, with keys in opposite order, and a key that both have stands once."""
     count = 200
     rows = [(f"c{n % 7}", str(n), str(n)) for n in range(count)]
-    loads = [start(database, job) for job in ("one", "two")]
-    staged = [stage(loads[0], 1, *rows), stage(loads[1], 1, *reversed(rows))]
+    one, two = start(database, "one"), start(database, "two")
+    staged = [[stage(one, 1, *rows)], [stage(two, 1, *reversed(rows))]]
     with ThreadPoolExecutor(2) as threads:
-        results = list(threads.map(lambda pair: pair[0].merge([pair[1]]), zip(loads, staged, strict=True)))
+        results = list(threads.map(Load.merge, (one, two), staged))
     assert [result.merged for result in results] == [True, True]
     assert sum(result.created for result in results) == sum(result.duplicates for result in results) == count
     assert len(set(messages(database))) == count
@@ -320,10 +315,10 @@ def test_workers_drain_while_a_load_merges(database: Database, engine: Engine) -
 
     def watch() -> None:
         # None is completed before the first poll that finds some: that poll must find all.
-        statement = text("select count(*) from fq_message where convert_from(content, 'UTF8') like '\"load%'")
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            while not seen - {0}:
-                seen.add(connection.scalar(statement) or 0)
+        while not seen - {0}:
+            seen.add(
+                database.value("select count(*) from fq_message where convert_from(content, 'UTF8') like '\"load%'")
+            )
         there.set()
 
     def drain() -> None:

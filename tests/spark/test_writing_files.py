@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.errors import PySparkException
 
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.writing import text_files
 from tests.spark.conftest import Target
-from tests.spark.staged_loads import stages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,12 +112,3 @@ def test_what_cannot_be_read_is_told(text: str, words: str) -> None:
     """With the line, or where lines are read apart from each other with its length; nothing of a payload."""
     with pytest.raises(ValueError, match=words.replace("(", r"\(")):
         list((text_files._csv if text.startswith("channel") else text_files._json)(False, text))
-
-
-def test_a_file_that_cannot_be_read_enqueues_nothing(spark: "SparkSession", target: Target, load: Load) -> None:
-    """Neither what is before the mistake nor what is behind it; the file is named."""
-    for file_format, text in (("csv", 'channel,payload\na,1\na,"2\n'), ("json", '{"channel":"a","payload":1}\n{')):
-        with pytest.raises(PySparkException, match=rf"messages\.{file_format} cannot be read: "):
-            load(file_format, text)
-    assert spark.version
-    assert target.database.value("select count(*) from fq_message") == stages(target.database) == 0
