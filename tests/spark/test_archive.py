@@ -8,11 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
 from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
 
 from sqlalchemy_fairqueue import InvalidArgument
 from sqlalchemy_fairqueue.reporting import history
@@ -27,9 +28,6 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.spark.recorded import COLUMNS, DAY, add, in_order, table
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 _EPOCH = date(1970, 1, 1)
 
 
@@ -39,7 +37,7 @@ class Archive:
     the history back. Its clock begins at noon UTC, far from the change of the day.
     """
 
-    spark: "SparkSession"
+    spark: SparkSession
     database: Database
     folder: Path
     clock: Clock
@@ -66,7 +64,7 @@ class Archive:
         """Join the files of days."""
         return archiving.compact_archive(self.spark, str(self.folder), dsn=(of or self.database).conninfo, **options)
 
-    def frame(self) -> "DataFrame":
+    def frame(self) -> DataFrame:
         """What Spark reads."""
         return archiving.read_archive(self.spark, str(self.folder))
 
@@ -103,7 +101,7 @@ def database(database_alone: Database) -> Database:
 
 
 @pytest.fixture
-def by_spark(spark: "SparkSession", database: Database, tmp_path: Path, clock: Clock) -> Archive:
+def by_spark(spark: SparkSession, database: Database, tmp_path: Path, clock: Clock) -> Archive:
     """An archive that is not there yet."""
     now = clock.now()
     clock.advance(timedelta(hours=36) - (now - now.replace(hour=0, minute=0, second=0)))
@@ -114,7 +112,7 @@ def by_spark(spark: "SparkSession", database: Database, tmp_path: Path, clock: C
 def archive(by_spark: Archive, monkeypatch: pytest.MonkeyPatch) -> Archive:
     """Its rows come by plain SQL: reading is not what the test is about, and takes Spark seconds."""
 
-    def frame(spark: "SparkSession", _words: object, file: ArchiveFile, _start: object) -> object:
+    def frame(spark: SparkSession, _words: object, file: ArchiveFile, _start: object) -> object:
         day = _EPOCH + timedelta(days=file.day)
         rows = [one for one in table(by_spark.database) if one[11].date() == day and file.low <= one[14] < file.high]
         return spark.createDataFrame(rows, frame_schema(HISTORY, ())).coalesce(1)

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
@@ -21,10 +23,6 @@ from tests.fixtures.database import Database
 from tests.spark.conftest import installed
 from tests.spark.streams import Follow, Follower
 from tests.sql.client import HOUR, Kernel, OpenKernel, kernel, open_kernel
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["kernel", "open_kernel"]
 
@@ -346,13 +344,13 @@ def test_a_slot_whose_wal_was_removed_and_a_standby(private_server: Callable[...
 
 
 def test_a_query_of_spark_that_is_stopped_anywhere(
-    spark: "SparkSession", kernel: Kernel, database: Database, slot_name: str, tmp_path: Path
+    spark: SparkSession, kernel: Kernel, database: Database, slot_name: str, tmp_path: Path
 ) -> None:
     """It fails between a micro-batch and its commit, stops and starts anew: each change came once, in order."""
     batches: dict[int, list[tuple[Any, ...]]] = {}
     runs: list[int] = []
 
-    def keep(frame: "DataFrame", batch: int) -> None:
+    def keep(frame: DataFrame, batch: int) -> None:
         rows = [tuple(row) for row in frame.select("lsn", "change", "message_id", "channel").collect()]
         # A batch that comes again has the same rows.
         assert batches.setdefault(batch, rows) == rows
@@ -365,7 +363,7 @@ def test_a_query_of_spark_that_is_stopped_anywhere(
     text = text.replace('"dsnEnv", "QUEUE_DSN"', f'"dsn", "{database.conninfo}"')
     text = text.replace("queue_changes", slot_name).replace("100000", "3")
 
-    def query() -> "StreamingQuery":
+    def query() -> StreamingQuery:
         names: dict[str, Any] = {"spark": spark}
         exec(compile(text, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
         frame: DataFrame = names["changes"]

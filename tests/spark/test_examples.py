@@ -2,19 +2,16 @@
 
 import doctest
 import inspect
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.spark import register
 from tests.fixtures.database import Database
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def test_the_example_runs(spark: "SparkSession", database: Database, engine: Engine) -> None:
+def test_the_example_runs(spark: SparkSession, database: Database, engine: Engine) -> None:
     """The data source reads a table of a queue."""
     names = {"register": register, "spark": spark, "engine": engine, "queue": Queue("documents")}
     names["dsn"] = database.conninfo

@@ -4,18 +4,15 @@ FAIRQUEUE_FUZZ_ROWS is the number of rows, FAIRQUEUE_FUZZ_SEED the seed.
 """
 
 import os
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 from sqlalchemy import create_engine
 
 from sqlalchemy_fairqueue import BytesCodec, Queue
 from tests.fixtures.database import Database
 from tests.queue.row_grammar import Grammar, send
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "400"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
@@ -29,7 +26,7 @@ _TABLES = {
 
 
 @pytest.mark.long
-def test_every_table_arrives(spark: "SparkSession", database_alone: Database) -> None:
+def test_every_table_arrives(spark: SparkSession, database_alone: Database) -> None:
     """Spark reads as many rows as there are, and all of their columns, after retries, burials and completions."""
     queue, grammar = Queue("documents", codec=BytesCodec()), Grammar(_SEED)
     engine = create_engine(database_alone.url)

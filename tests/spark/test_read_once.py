@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark import Scenario, replays, report
@@ -12,16 +12,13 @@ from tests.spark.conftest import installed
 from tests.spark.recorded import add
 from tests.spark.report_history import frame, nasty
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.timeout(900)
 
 _COPY = re.compile(r"statement: copy \(.*?from \S*(fq_\w+)", re.IGNORECASE | re.DOTALL)
 
 
 def test_replays_and_a_report_read_a_live_history_once_each(
-    spark: "SparkSession", private_server: Callable[..., Server]
+    spark: SparkSession, private_server: Callable[..., Server]
 ) -> None:
     """One COPY of the history makes all replays, another one the report; one of the channels makes its policies. A
     report that replays needs no more, and a persisted history is left persisted, so that a second report reads nothing.
@@ -62,7 +59,7 @@ def test_replays_and_a_report_read_a_live_history_once_each(
         history.unpersist()
 
 
-def test_one_shuffle_makes_the_figures(spark: "SparkSession") -> None:
+def test_one_shuffle_makes_the_figures(spark: SparkSession) -> None:
     """A report runs one collection of the history with one shuffle, and so do all replays together: Spark runs a job
     for the shuffle and one for what follows. Nothing stays persisted.
     """

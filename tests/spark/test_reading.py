@@ -3,11 +3,12 @@
 from contextlib import closing
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 from sqlalchemy import Engine
 
@@ -22,9 +23,6 @@ from tests.fixtures.waits import Waits
 from tests.spark.conftest import Target
 from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
 from tests.spark.streams import edge
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -56,7 +54,7 @@ def by(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row[name])
 
 
-def test_the_history_arrives_row_for_row(spark: "SparkSession", target: Target) -> None:
+def test_the_history_arrives_row_for_row(spark: SparkSession, target: Target) -> None:
     """Every column of every row is what the table has: nulls, empty texts, quotes, ends of lines, microseconds."""
     add(target.database, 40)
     add(target.database, 8, finished=NOON - DAY)
@@ -269,7 +267,7 @@ def test_a_schema_of_the_user_chooses_columns() -> None:
             FairQueueSource({"dsn": "postgresql:///none"}).reader(schema)
 
 
-def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target: Target) -> None:
+def test_spark_knows_which_columns_are_never_null(spark: SparkSession, target: Target) -> None:
     """The history's columns are nullable as the table's are, or as the user's schema says, which takes what comes.
     Durations and binaries are Spark's own types.
     """

@@ -1,19 +1,16 @@
 """Rows that the staging table does not take are bad rows, whatever the cause: the others are enqueued."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.errors import BadRows
 from tests.fixtures.database import Database
 from tests.spark.conftest import Target
 from tests.spark.staged_loads import messages, stage_by_task, start
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # A good row, in Spark's SQL.
 _NONE = {"at": "timestamp", "delay": "interval day to second"} | dict.fromkeys(("key", "headers", "group"), "string")
@@ -87,7 +84,7 @@ def test_rows_that_the_staging_table_refuses_are_shown(database: Database) -> No
     assert messages(database) == []
 
 
-def test_each_bad_value_is_named(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
+def test_each_bad_value_is_named(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     """A value beyond what its column holds, or a text that is not UTF-8, costs its row alone, and its problem begins
     with the column.
     """

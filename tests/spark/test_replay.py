@@ -1,9 +1,10 @@
 """replay() and replays() on Spark, over histories that were really recorded."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from sqlalchemy_fairqueue import ChannelPolicy
@@ -13,9 +14,6 @@ from sqlalchemy_fairqueue.spark import Scenario, replay, replays
 from tests.fixtures.database import Database
 from tests.reporting.simulation.replay_programs import KernelRun, Program, Task, name_of
 from tests.spark.report_history import SCHEMA, policies
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _HISTORY = """
 select id, queue, channel_id, channel, message_id, kind, consumer, attempt, {times}, outcome, error,
@@ -36,7 +34,7 @@ def program() -> Program:
 
 
 @pytest.fixture
-def recorded(spark: "SparkSession", database: Database, program: Program) -> "DataFrame":
+def recorded(spark: SparkSession, database: Database, program: Program) -> DataFrame:
     """The history that PostgreSQL recorded of it."""
     kernel = KernelRun.prepare(database)
     KernelRun(kernel, program).run()
@@ -53,7 +51,7 @@ def attempts_of(rows: Sequence[Any], scenario: str, queue: str) -> list[Any]:
     return [tuple(row[name] for name in ("channel", "message_id", "attempt", *_TIMES, "outcome")) for row in chosen]
 
 
-def test_as_it_was(recorded: "DataFrame", program: Program) -> None:
+def test_as_it_was(recorded: DataFrame, program: Program) -> None:
     """Replayed under the policies and by the workers that it had, a history is the one that was recorded, in each queue
     for itself.
     """
@@ -68,7 +66,7 @@ def test_as_it_was(recorded: "DataFrame", program: Program) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_figures(spark: "SparkSession", recorded: "DataFrame", program: Program) -> None:
+def test_figures(spark: SparkSession, recorded: DataFrame, program: Program) -> None:
     """The figures of each scenario are those of the report, with its policies; first comes the record itself, replayed
     under its own policies and by as many workers as it shows, close enough to trust the others.
     """
@@ -94,7 +92,7 @@ def test_figures(spark: "SparkSession", recorded: "DataFrame", program: Program)
     assert [queue.greatest_concurrency for queue in found.queues] == [3]
 
 
-def test_columns_refused(spark: "SparkSession") -> None:
+def test_columns_refused(spark: SparkSession) -> None:
     """A frame that is no history is refused before any task starts."""
     history = spark.createDataFrame([], SCHEMA)
     for words, wrong in {

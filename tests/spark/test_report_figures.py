@@ -1,50 +1,35 @@
 """The figures of the report by Spark: those of the process, which tests/reporting holds against PostgreSQL."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import concat, lit
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting import Figures, HistoryEmpty, Scenario, report
+from sqlalchemy_fairqueue.reporting import HistoryEmpty, Scenario, report
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
+from sqlalchemy_fairqueue.spark import report as report_by_spark
 from tests.reporting import values
 from tests.reporting.tables import known_policies, measure_table, table
-from tests.spark.report_history import POLICIES, frame, nasty, policies, served_in_line_and_in_turn
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tests.spark.report_history import Row
+from tests.spark.report_history import POLICIES, Row, frame, nasty, policies, served_in_line_and_in_turn
 
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture(scope="module")
-def figures(spark: "SparkSession") -> Figures:
-    """The figures that Spark takes."""
-    from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
-
-    return report(
-        frame(spark, nasty(attempts=400)), policies=policies(spark, "documents", POLICIES), output=None
-    ).figures
-
-
-def test_both_engines_give_the_same_figures(figures: Figures) -> None:
+def test_both_engines_give_the_same_figures(spark: SparkSession) -> None:
     """Spark and the process give the same figures, all of them, of a history with everything in it."""
-    expected = measure_table(table(nasty(attempts=400)), policies=known_policies())
+    rows, known = nasty(attempts=400), policies(spark, "documents", POLICIES)
+    expected = measure_table(table(rows), policies=known_policies())
     assert any(one.denial and one.by_cost and one.by_cost.denial for one in expected.channels)
-    assert figures == expected
+    assert report_by_spark(frame(spark, rows), policies=known, output=None).figures == expected
 
 
-def test_both_engines_make_the_same_report(spark: "SparkSession") -> None:
+def test_both_engines_make_the_same_report(spark: SparkSession) -> None:
     """With scenarios, an objective, labels from a column and advice, the whole report is the same."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
-    from sqlalchemy_fairqueue.spark import report as report_by_spark  # noqa: PLC0415
-
     rows: list[Row] = served_in_line_and_in_turn()
     # A tenant of two queues has the name of its last attempt in either.
     labels = pa.array([f"tenant {row.channel} {row.queue}" for row in rows])
@@ -60,16 +45,14 @@ def test_both_engines_make_the_same_report(spark: "SparkSession") -> None:
     assert [one.name for one in expected.replays] == ["as recorded, replayed", "one line", "two"]
 
     found = report_by_spark(
-        frame(spark, rows).withColumn("customer", F.concat(F.lit("tenant "), "channel", F.lit(" "), "queue")),
+        frame(spark, rows).withColumn("customer", concat(lit("tenant "), "channel", lit(" "), "queue")),
         policies=policies(spark, "documents", {}), settings=settings, **wanted, output=None,
     )  # fmt: skip
     assert replace(found, made_at=expected.made_at) == expected
 
 
-def test_refusals(spark: "SparkSession") -> None:
+def test_refusals(spark: SparkSession) -> None:
     """A tenant, a column or a pair of arguments that cannot be, and ids that stand for two channels, are named."""
-    from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
-
     rows = frame(spark, nasty(attempts=3))
     lines: dict[str, Any] = {"scenarios": [Scenario(name="one line", discipline="fifo")]}
     known = policies(spark, "documents", POLICIES)
@@ -88,4 +71,4 @@ def test_refusals(spark: "SparkSession") -> None:
     ]
     for words, history, options in refused:
         with pytest.raises((InvalidArgument, HistoryEmpty), match=words):
-            report(history, output=None, **options)
+            report_by_spark(history, output=None, **options)

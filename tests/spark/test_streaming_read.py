@@ -9,11 +9,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import pq
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sqlalchemy_fairqueue.spark.errors import DataLoss
 from sqlalchemy_fairqueue.spark.reading.lag import LagListener, StreamLag, lags_of
@@ -25,10 +27,6 @@ from tests.fixtures.database import Database
 from tests.spark.conftest import Target
 from tests.spark.recorded import COLUMNS, DAY, add, in_order, table
 from tests.spark.streams import Follow, edge
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 needs_limits = pytest.mark.skipif(not LIMITS_ARE_KNOWN, reason="PySpark 4.1 has no read limits")
 
@@ -89,12 +87,12 @@ def test_under_concurrent_writers_each_row_comes_once(database: Database, follow
 
 @pytest.mark.parametrize("transactions", [4, pytest.param(20, marks=pytest.mark.whole)])
 def test_a_query_of_spark_gives_the_table(
-    spark: "SparkSession", target: Target, tmp_path: Path, transactions: int
+    spark: SparkSession, target: Target, tmp_path: Path, transactions: int
 ) -> None:
     """Through Spark, with stops, restarts and a transaction open for long: what arrives is the table, row for row."""
     database = target.database
 
-    def query() -> "StreamingQuery":
+    def query() -> StreamingQuery:
         options = target.options | ({"maxOffsetsPerTrigger": "200"} if LIMITS_ARE_KNOWN else {})
         frame = spark.readStream.format("fairqueue").options(**options).load()
         writing = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))

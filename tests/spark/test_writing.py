@@ -4,12 +4,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue.spark import enqueue
@@ -18,13 +19,10 @@ from tests.fixtures.database import install
 from tests.spark.conftest import Target
 from tests.spark.staged_loads import stages
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 SCHEMA = "channel string, payload struct<document: bigint>"
 
 
-def frame(spark: "SparkSession", rows: int = 10, channels: int = 3) -> "DataFrame":
+def frame(spark: SparkSession, rows: int = 10, channels: int = 3) -> DataFrame:
     """Rows ``{"document": n}`` for a few channels, in two partitions."""
     return spark.range(0, rows, 1, 2).selectExpr(
         f"concat('customer-', id % {channels}) as channel", "named_struct('document', id) as payload"
@@ -39,14 +37,14 @@ def documents(target: Target) -> list[Any]:
     return [row.document for row in rows]
 
 
-def plans(spark: "SparkSession") -> str:
+def plans(spark: SparkSession) -> str:
     """Every plan that Spark has kept to show."""
     kept = spark._jsparkSession.sharedState().statusStore().executionsList()
     shown = (kept.apply(target) for target in range(kept.size()))
     return "\n".join(one.physicalPlanDescription() + one.description() + one.details() for one in shown)
 
 
-def test_a_frame_is_saved_once(spark: "SparkSession", target: Target) -> None:
+def test_a_frame_is_saved_once(spark: SparkSession, target: Target) -> None:
     """Each row is a message of its channel; the job that is run again adds nothing; the password is nowhere."""
     url = target.database.url.set(drivername="postgresql", password="hunter2")  # noqa: S106 - trust needs none
     dsn = url.render_as_string(hide_password=False)
@@ -58,7 +56,7 @@ def test_a_frame_is_saved_once(spark: "SparkSession", target: Target) -> None:
     assert "hunter2" not in plans(spark)
 
 
-def test_ordering_keys(spark: "SparkSession", target: Target) -> None:
+def test_ordering_keys(spark: SparkSession, target: Target) -> None:
     """Messages of a key are added in the order of the rows of their partition; null is none."""
     columns = ("'a' as channel", "named_struct('document', id) as payload", "if(id = 0, null, concat('k', id % 3)) as")
     rows = spark.range(0, 60, 1, 4).selectExpr(*columns[:2], f"{columns[2]} ordering_key", "id as number")
@@ -72,7 +70,7 @@ def test_ordering_keys(spark: "SparkSession", target: Target) -> None:
     assert [tuple(row) for row in found] == [*expected, (None, [0])]
 
 
-def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession", target: Target) -> None:
+def test_a_write_that_cannot_be_is_refused_before_any_task(spark: SparkSession, target: Target) -> None:
     """The driver says which option, and leaves nothing behind."""
     write = frame(spark).write.format("fairqueue").mode("append").options(**target.options)
     write.option("badRows", "reject").option("rejectsPath", "s3a://lake/rejects")
@@ -89,7 +87,7 @@ def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession"
 
 @pytest.mark.many
 @pytest.mark.parametrize("way", ["saveAsTable", "overwritten", "writeTo", "sql"])
-def test_a_table_is_not_made_of_a_queue(spark: "SparkSession", target: Target, way: str) -> None:
+def test_a_table_is_not_made_of_a_queue(spark: SparkSession, target: Target, way: str) -> None:
     """A write that creates a table of the catalog is refused before anything is enqueued, and leaves no table; the
     error says what to write instead.
     """
@@ -110,11 +108,11 @@ def test_a_table_is_not_made_of_a_queue(spark: "SparkSession", target: Target, w
     assert not spark.catalog.tableExists("queued")
 
 
-def test_each_batch_of_a_stream_may_be_saved(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
+def test_each_batch_of_a_stream_may_be_saved(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     """``save()`` inside ``foreachBatch`` is no creation of a table, although it runs inside the stream's execution."""
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).load()
 
-    def save(batch: "DataFrame", _: int) -> None:
+    def save(batch: DataFrame, _: int) -> None:
         named = batch.selectExpr("'a' as channel", "named_struct('document', value) as payload")
         named.write.format("fairqueue").mode("append").options(**target.options).save()
 
@@ -123,7 +121,7 @@ def test_each_batch_of_a_stream_may_be_saved(spark: "SparkSession", target: Targ
     assert documents(target) == [0, 1, 2, 3]
 
 
-def test_a_stream_is_enqueued_once(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
+def test_a_stream_is_enqueued_once(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     """Each micro-batch once, also when the query is stopped and goes on from its checkpoint."""
     source = str(tmp_path / "source")
     queries = []
@@ -141,7 +139,7 @@ def test_a_stream_is_enqueued_once(spark: "SparkSession", target: Target, tmp_pa
     assert queries == [load.source, load.source]
 
 
-def test_a_task_that_fails_fails_the_load(spark: "SparkSession", target: Target) -> None:
+def test_a_task_that_fails_fails_the_load(spark: SparkSession, target: Target) -> None:
     """Although the other task has staged its rows, none is enqueued, and the stage is gone."""
 
     def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -155,7 +153,7 @@ def test_a_task_that_fails_fails_the_load(spark: "SparkSession", target: Target)
     assert (documents(target), stages(target.database)) == ([], 0)
 
 
-def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", target: Target) -> None:
+def test_a_task_whose_process_is_killed_is_tried_again(spark: SparkSession, target: Target) -> None:
     """What the first try had copied does not count."""
 
     def kill_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,7 +167,7 @@ def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", ta
     assert documents(target) == list(range(10))
 
 
-def test_bad_rows(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
+def test_bad_rows(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     """They fail the load and are shown, or are kept back where told; run again, the job writes them anew."""
     bad = frame(spark, 30).selectExpr("if(payload.document >= 18, '', channel) as channel", "payload")
     with pytest.raises(BadRows, match="channel '': channel '' has 0 bytes") as error:
@@ -186,7 +184,7 @@ def test_bad_rows(spark: "SparkSession", target: Target, tmp_path: Path) -> None
     assert documents(target) == list(range(18))
 
 
-def test_rejects_of_other_loads_are_left_alone(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
+def test_rejects_of_other_loads_are_left_alone(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     """The same job of another queue or schema has a folder of its own, whatever the names, and again when run again."""
     target.database.execute("create schema other")
     with create_engine(target.database.url, poolclass=NullPool).begin() as connection:

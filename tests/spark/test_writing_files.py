@@ -6,18 +6,16 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.writing import text_files
 from tests.spark.conftest import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=9)
 Load = Callable[..., list[tuple[Any, ...]]]
@@ -38,7 +36,7 @@ def test_csv_is_read_as_it_was_written(rows: list[tuple[str, str]], dialect: tup
 
 
 @pytest.fixture
-def load(spark: "SparkSession", target: Target, tmp_path: Path) -> Load:
+def load(spark: SparkSession, target: Target, tmp_path: Path) -> Load:
     """Enqueue the text of a file, and give what is in the queue then: ``load("json", text)``."""
 
     def run(file_format: str, text: str, *, json_payload: bool = False) -> list[tuple[Any, ...]]:

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from sqlalchemy import Engine
 
@@ -18,9 +19,6 @@ from sqlalchemy_fairqueue.spark.writing.columns import columns_of
 from tests.spark.conftest import Target
 from tests.spark.staged_loads import stages
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 REPORT = Enqueue(channel="reports", payload={"of": "uploads"}, kind="report")
 FAILURE = Enqueue(channel="reports", payload={}, kind="failure", priority=3, delay=timedelta(0))
 
@@ -31,7 +29,7 @@ def columns(*names: str, **options: Any) -> Any:
     return columns_of(StructType([StructField(name, StringType()) for name in ("channel", "payload", *names)]), chosen)
 
 
-def test_members_are_followed(spark: "SparkSession", target: Target, engine: Engine) -> None:
+def test_members_are_followed(spark: SparkSession, target: Target, engine: Engine) -> None:
     """Two uploads of three pages and a row without a group: each upload is followed once, by what it came to."""
     queue = Queue(target.queue)
     frame = spark.range(0, 7, 1, 2).selectExpr(
@@ -68,7 +66,7 @@ def test_members_are_followed(spark: "SparkSession", target: Target, engine: Eng
     assert {after.id for after in followed.values()} == {one.id for one in groups}
 
 
-def test_a_group_is_in_one_load(spark: "SparkSession", target: Target, engine: Engine) -> None:
+def test_a_group_is_in_one_load(spark: SparkSession, target: Target, engine: Engine) -> None:
     """A second load with rows of the same group is refused whole."""
     frame = spark.range(0, 4, 1, 2).selectExpr("'a' as channel", "array(id) as payload", f"'{uuid4()}' as group")
     assert enqueue(frame, **target.options, job_id="one").created == 4
