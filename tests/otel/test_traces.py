@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags, TraceState
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
@@ -419,3 +420,25 @@ def test_a_wrong_relation() -> None:
         instrument(process="parent")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="'span' or 'context'"):
         instrument(send="nothing")  # type: ignore[arg-type]
+
+
+_STATES = (None, TraceState(), TraceState([("vendor", "x"), ("other", "y=z")]))
+
+
+@pytest.mark.parametrize("trace_id", [1, 0x0AF7651916CD43DD8448EB211C80319C, 2**128 - 1])
+@pytest.mark.parametrize("span_id", [1, 0x00B7AD6B71692033, 2**64 - 1])
+@pytest.mark.parametrize("flags", [0, 1, 2, 255])
+@pytest.mark.parametrize("state", _STATES, ids=["no state", "an empty state", "a state"])
+def test_as_the_propagator_writes_it(trace_id: int, span_id: int, flags: int, state: TraceState | None) -> None:
+    """For each valid context the headers are those of the propagator."""
+    context = SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(flags), trace_state=state)
+    expected: dict[str, str] = {}
+    span = trace.set_span_in_context(trace.NonRecordingSpan(context))
+    TraceContextTextMapPropagator().inject(expected, span)
+    assert injected(context) == expected
+
+
+@pytest.mark.parametrize(("trace_id", "span_id"), [(0, 0), (0, 1), (1, 0), (2**128, 1), (1, 2**64)])
+def test_nothing_of_a_context_that_is_not_valid(trace_id: int, span_id: int) -> None:
+    """An id of zeros, or one that is too long, is carried nowhere: consumers would have to ignore it."""
+    assert injected(SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(1))) == {}

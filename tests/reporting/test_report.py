@@ -1,20 +1,21 @@
-"""Reports in the process: replays with their error, and the policy that is advised."""
+"""Reports in the process: replays with their error, the policy that is advised, and labels of tenants."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.reporting import Scenario, report
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.reporting import Scenario, read_archive, report
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.reports import Objective
 from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
-from tests.reporting.tables import table
-from tests.spark.report_history import row, served_in_line_and_in_turn
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.reporting.tables import labelled, table
+from tests.spark.report_history import GIANT, nasty, row, served_in_line_and_in_turn
 
 
 def _served(*whales: str, **known: Any) -> RecordedHistory:
@@ -85,7 +86,7 @@ def test_no_forecast_is_made_from_a_record_that_the_replay_does_not_know() -> No
     assert advice["in line"].reason
 
 
-def test_steps_are_told(history: RecordedHistory, tmp_path: "Path") -> None:
+def test_steps_are_told(history: RecordedHistory, tmp_path: Path) -> None:
     """Each step of a report is told before it begins."""
     told: list[tuple[str, int, int]] = []
     page = tmp_path / "page.html"
@@ -116,3 +117,34 @@ def test_other_objectives_are_refused(text: str) -> None:
     """Anything else is named."""
     with pytest.raises(ValueError, match=r"is no (objective|duration); give one like"):
         Objective.parse(text)
+
+
+def test_a_column_names_tenants() -> None:
+    """Channels have the labels of the column, and those without one their names; two customers of one name are told
+    apart by their channels. The figures keep the channels.
+    """
+    history = RecordedHistory(labelled({GIANT: "Big & Co.", "small-1": "Kim", "small-2": "Kim"}))
+    made = report(history, labels="customer", output=None, replayed=False)
+    assert made.labels == {GIANT: "Big & Co.", "small-1": "Kim (small-1)", "small-2": "Kim (small-2)"}
+    assert {one.channel for one in made.figures.channels} >= {GIANT, "small-1", "small-4"}
+
+
+def test_the_last_label_counts() -> None:
+    """A tenant whose name changed has the name of the attempt that ended last, in whatever order the rows come."""
+    attempts = nasty()
+    rows, last = table(attempts), max(one.finished_at for one in attempts if one.channel == GIANT)
+    names = pa.array(["new" if one.finished_at == last else "old" for one in attempts], pa.string())
+    named = rows.append_column("customer", names)
+    for shuffled in (named, named.take(list(reversed(range(len(named)))))):
+        assert report(RecordedHistory(shuffled), labels="customer", output=None, replayed=False).labels[GIANT] == "new"
+
+
+def test_an_archive_may_have_labels(tmp_path: Path) -> None:
+    """A further column of an archive is read where it is asked for; one that is not there is named."""
+    parquet.write_table(labelled({GIANT: "Big & Co."}), tmp_path / "part.parquet")
+    history = read_archive(tmp_path, label="customer")
+    assert report(history, labels="customer", output=None, replayed=False).labels == {GIANT: "Big & Co."}
+    with pytest.raises(InvalidArgument, match="the history has no column 'owner' of labels: it has id, queue"):
+        read_archive(tmp_path, label="owner")
+    with pytest.raises(InvalidArgument, match="the history has no column 'customer' of labels"):
+        report(read_archive(tmp_path), labels="customer", output=None)

@@ -1,5 +1,7 @@
 """Reading once: what arrives in Spark is what the tables hold, of one instant."""
 
+import doctest
+import inspect
 from contextlib import closing
 from datetime import timedelta
 from itertools import count
@@ -14,6 +16,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.spark import register
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, DataLoss
 from sqlalchemy_fairqueue.spark.reading.lag import history_lag
 from sqlalchemy_fairqueue.spark.source import FairQueueSource
@@ -287,3 +290,14 @@ def test_spark_knows_which_columns_are_never_null(spark: SparkSession, target: T
     assert sorted(tuple(row) for row in frame.collect()) == [
         (i, row[13], row[4]) for i, row in enumerate(table(target.database), 1)
     ]
+
+
+def test_the_example_runs(spark: SparkSession, database: Database, engine: Engine) -> None:
+    """The data source reads a table of a queue."""
+    names = {"register": register, "spark": spark, "engine": engine, "queue": Queue("documents")}
+    names["dsn"] = database.conninfo
+    reported: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False)
+    example = inspect.getdoc(register) or ""
+    runner.run(doctest.DocTestParser().get_doctest(example, names, "register", None, 0), out=reported.append)
+    assert (runner.tries, runner.failures) == (4, 0), "".join(reported)

@@ -1,5 +1,7 @@
-"""The figures of the report by Spark: those of the process, which tests/reporting holds against PostgreSQL."""
+"""Reports and replays by Spark: they are those of the process, and read a history once."""
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,14 +10,22 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import concat, lit
 
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import HistoryEmpty, Scenario, report
+from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
+from sqlalchemy_fairqueue.spark import replay, replays
 from sqlalchemy_fairqueue.spark import report as report_by_spark
+from tests.fixtures.database import Database
 from tests.reporting import values
+from tests.reporting.simulation.replay_programs import KernelRun, Program, Task, name_of
 from tests.reporting.tables import known_policies, measure_table, table
-from tests.spark.report_history import POLICIES, Row, frame, nasty, policies, served_in_line_and_in_turn
+from tests.spark.conftest import installed
+from tests.spark.recorded import add
+from tests.spark.report_history import POLICIES, SCHEMA, Row, frame, nasty, policies, served_in_line_and_in_turn
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -72,3 +82,163 @@ def test_refusals(spark: SparkSession) -> None:
     for words, history, options in refused:
         with pytest.raises((InvalidArgument, HistoryEmpty), match=words):
             report_by_spark(history, output=None, **options)
+
+
+_HISTORY = """
+select id, queue, channel_id, channel, message_id, kind, consumer, attempt, {times}, outcome, error,
+  recorded_xid::text::bigint as recorded_xid, cost
+from fq_history
+"""
+_TIMES = ("enqueued_at", "ready_at", "started_at", "finished_at")
+
+
+@pytest.fixture
+def program() -> Program:
+    """A big tenant and two small ones; one of those has a limit, and its messages are tried twice."""
+    big = [Task(channel=0, gap=0, delay=0, priority=0, attempts=((20, 0),)) for _ in range(12)]
+    small = [Task(channel=1, gap=15, delay=0, priority=0, attempts=((30, 0),)) for _ in range(4)]
+    limited = [Task(channel=2, gap=3, delay=40, priority=0, attempts=((10, 25), (20, 0))) for _ in range(4)]
+    policies = (ChannelPolicy(), ChannelPolicy(weight=2), ChannelPolicy(max_concurrency=1))
+    return Program(tuple(big + small + limited), policies, workers=3, batch=1, max_concurrency=None, begin=5)
+
+
+@pytest.fixture
+def recorded(spark: SparkSession, database: Database, program: Program) -> DataFrame:
+    """The history that PostgreSQL recorded of it."""
+    kernel = KernelRun.prepare(database)
+    KernelRun(kernel, program).run()
+    times = ", ".join(f"timestamptz 'epoch' + {name} * interval '1 microsecond' as {name}" for name in _TIMES)
+    rows = kernel.rows(_HISTORY.format(times=times))
+    kernel.connection.close()
+    return spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA)
+
+
+def attempts_of(rows: Sequence[Any], scenario: str, queue: str) -> list[Any]:
+    """What a scenario has of each attempt, in the order of messages and attempts."""
+    chosen = [row for row in rows if (row.scenario, row.queue) == (scenario, queue)]
+    chosen.sort(key=lambda row: (row.message_id, row.attempt))
+    return [tuple(row[name] for name in ("channel", "message_id", "attempt", *_TIMES, "outcome")) for row in chosen]
+
+
+def test_as_it_was(recorded: DataFrame, program: Program) -> None:
+    """Replayed under the policies and by the workers that it had, a history is the one that was recorded, in each queue
+    for itself.
+    """
+    both = recorded.unionByName(recorded.withColumn("queue", lit("other")))
+    frame = replay(both, [program.scenario])
+
+    assert frame.columns == ["scenario", *recorded.columns]
+    rows = frame.collect()
+    was = attempts_of(rows, "as recorded", "q")
+    assert len(was) == 24
+    assert attempts_of(rows, "program", "q") == attempts_of(rows, "program", "other") == was
+
+
+def test_figures_of_replays(spark: SparkSession, recorded: DataFrame, program: Program) -> None:
+    """The figures of each scenario are those of the report, with its policies; first comes the record itself, replayed
+    under its own policies and by as many workers as it shows, close enough to trust the others.
+    """
+    known = {name_of(n): (one.max_concurrency, 0, 1, one.weight) for n, one in enumerate(program.policies)}
+    turns = Scenario(name="two at a time", workers=3, defaults=ChannelPolicy(max_concurrency=2, weight=5))
+
+    again, found = replays(recorded, [turns], policies=policies(spark, "q", known))
+
+    assert (again.name, found.name) == ("as recorded, replayed", "two at a time")
+    own: Any = again.replayed[0]
+    (given,) = found.replayed
+    assert (given.workers, given.estimated, given.replay_error) == (3, False, None)
+    # The three wait for the limited channel now and then, while others have nothing.
+    assert own.workers == pytest.approx(3, rel=0.1)
+    assert (own.estimated, own.policies_known, own.trusted) == (True, True, True)
+    assert abs(own.replay_bias) <= own.replay_error
+    weights = {channel.channel: channel.policy for channel in again.channels}
+    assert weights == {name_of(0): Policy(), name_of(1): Policy(weight=2), name_of(2): Policy(max_concurrency=1)}
+    channels = {channel.channel: channel for channel in found.channels}
+    assert {name: one.attempts for name, one in channels.items()} == {name_of(0): 12, name_of(1): 4, name_of(2): 8}
+    assert channels[name_of(0)].greatest_concurrency == 2
+    assert channels[name_of(0)].policy == Policy(max_concurrency=2, weight=5)
+    assert [queue.greatest_concurrency for queue in found.queues] == [3]
+
+
+def test_columns_refused(spark: SparkSession) -> None:
+    """A frame that is no history is refused before any task starts."""
+    history = spark.createDataFrame([], SCHEMA)
+    for words, wrong in {
+        "lacks kind, ready_at": history.drop("ready_at", "kind"),
+        "ready_at of the history is bigint": history.withColumn("ready_at", lit(1).cast("long")),
+        "priority of the history is string": history.withColumn("priority", lit("high")),
+    }.items():
+        with pytest.raises(InvalidArgument, match=words):
+            replay(wrong, [Scenario(name="x")])
+
+
+_COPY = re.compile(r"statement: copy \(.*?from \S*(fq_\w+)", re.IGNORECASE | re.DOTALL)
+
+
+def test_replays_and_a_report_read_a_live_history_once_each(
+    spark: SparkSession, private_server: Callable[..., Server]
+) -> None:
+    """One COPY of the history makes all replays, another one the report; one of the channels makes its policies. A
+    report that replays needs no more, and a persisted history is left persisted, so that a second report reads nothing.
+    """
+    server = private_server(settings={"log_statement": "all"})
+    database = installed(server)
+    add(database, 300)
+
+    def counted() -> tuple[int, int]:
+        """How many COPYs the server has sent of the history, and of the channels."""
+        found = _COPY.findall(server.log_path.read_text(errors="replace"))
+        return found.count("fq_history"), found.count("fq_channel")
+
+    # Frames that are read anew whenever they are used.
+    history, channels = (
+        spark.read.format("fairqueue").options(dsn=database.conninfo, table=table).load()
+        for table in ("history", "channels")
+    )
+    lines = [Scenario(name="one line", discipline="fifo")]
+    found = replays(history, lines)
+    assert counted() == (1, 0)
+
+    made = report_by_spark(history, policies=channels, output=None, replays=found)
+    assert sum(channel.attempts for channel in made.figures.channels) == 300
+    assert counted() == (2, 1)
+
+    whole = report_by_spark(history, policies=channels, scenarios=lines, replayed=True, output=None)
+    assert [one.name for one in whole.replays] == [one.name for one in found]
+    assert counted() == (3, 2)
+
+    history.persist()
+    try:
+        report_by_spark(history, output=None)
+        assert history.storageLevel.useDisk
+        assert history.count() == 300
+        assert counted() == (4, 2)
+    finally:
+        history.unpersist()
+
+
+def test_one_shuffle_makes_the_figures(spark: SparkSession) -> None:
+    """A report runs one collection of the history with one shuffle, and so do all replays together: Spark runs a job
+    for the shuffle and one for what follows. Nothing stays persisted.
+    """
+    context = spark.sparkContext
+    rows = frame(spark, nasty(attempts=30))
+    persisted = len(spark.sparkContext._jsc.getPersistentRDDs())
+    for name, run in {
+        "figures": lambda: report_by_spark(rows, output=None),
+        "report": lambda: report_by_spark(
+            rows, scenarios=[Scenario(name="two", workers=2)], replayed=True, output=None
+        ),
+        "replays": lambda: replays(rows, [Scenario(name=f"{number} workers", workers=number) for number in (1, 2, 3)]),
+    }.items():
+        context.setJobGroup(name, name)
+        try:
+            run()  # type: ignore[no-untyped-call]
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        tracker = context.statusTracker()
+        jobs = tracker.getJobIdsForGroup(name)
+        infos = [found for job in jobs if (found := tracker.getJobInfo(job))]
+        assert 1 <= len(infos) <= 2, name
+        assert len({stage for found in infos for stage in found.stageIds}) <= 3, name
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted
