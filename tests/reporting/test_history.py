@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,12 +21,13 @@ from sqlalchemy_fairqueue.reporting import (
 )
 from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_plans, read_policies, read_settings
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
+from tests.docs.pages import DOCS, blocks
 from tests.fixtures.database import Database
 from tests.reporting.tables import measure_table, table
 from tests.spark.recorded import NOON, add
 from tests.spark.report_history import nasty, store
 
-_TEXTS = ["queue", "channel", "kind", "outcome"]
+_PAGE = DOCS / "report.md"
 
 
 def test_a_history_is_read_as_it_is(database: Database, engine: Engine) -> None:
@@ -125,3 +127,16 @@ def test_an_archive_is_read_in_the_process(tmp_path: Path) -> None:
         read_archive(tmp_path / "none")
     with pytest.raises(InvalidArgument, match="no time zone"):
         read_archive(tmp_path / "archive", until=NOON.replace(tzinfo=None))
+
+
+@pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
+def test_the_example_runs(database: Database, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example makes a page of the history of a queue."""
+    monkeypatch.chdir(tmp_path)
+    add(database, 30)
+    names: dict[str, Any] = {"engine": engine}
+    (example,) = (one.text for one in blocks(_PAGE) if one.language == "python")
+    exec(compile(example, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
+    made = names["made"]
+    assert [one.name for one in made.replays] == ["as recorded, replayed", "one line", "half the workers"]
+    assert (tmp_path / "fairness.html").is_file()

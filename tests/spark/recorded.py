@@ -1,6 +1,5 @@
 """Histories for tests: rows as queues record them, put in by plain SQL."""
 
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,10 +52,12 @@ def table(database: Database) -> list[tuple[Any, ...]]:
         return connection.execute(_ROWS.encode()).fetchall()
 
 
-def in_order(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """What was read, in the order of ids; aware datetimes in UTC."""
+def held(database: Database) -> list[tuple[Any, ...]]:
+    """The same, with times in microseconds."""
+    return [(*row[:8], *(round(at.timestamp() * 1e6) for at in row[8:12]), *row[12:]) for row in table(database)]
 
-    def aware(value: Any) -> Any:
-        return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
-    return sorted(tuple(map(aware, row)) for row in rows)
+def seen(frame: Any) -> list[tuple[Any, ...]]:
+    """What Spark has read of a history, in the order of ids; times in microseconds."""
+    micros = (f"unix_micros({name})" for name in COLUMNS[8:12])
+    return sorted(map(tuple, frame.selectExpr(*COLUMNS[:8], *micros, *COLUMNS[12:]).collect()))

@@ -8,7 +8,6 @@ from itertools import count
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
@@ -24,7 +23,7 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.spark.conftest import Target
-from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
+from tests.spark.recorded import COLUMNS, DAY, NOON, add, held, seen, table
 from tests.spark.streams import edge
 
 
@@ -43,8 +42,7 @@ def parts(database: Database, **options: object) -> Any:
 
 def rows(made: Any, partitions: Any) -> list[dict[str, Any]]:
     """What the parts give."""
-    batches = [batch for part in partitions for batch in made.read(part)]
-    return pa.Table.from_batches(batches).to_pylist() if batches else []
+    return [row for part in partitions for batch in made.read(part) for row in batch.to_pylist()]
 
 
 def read(database: Database, **options: object) -> list[dict[str, Any]]:
@@ -64,11 +62,7 @@ def test_the_history_arrives_row_for_row(spark: SparkSession, target: Target) ->
     frame = spark.read.format("fairqueue").options(**target.options, numPartitions="3").load()
     assert tuple(frame.columns) == COLUMNS
     assert frame.rdd.getNumPartitions() == 3
-    seen = frame.selectExpr("* except (enqueued_at, ready_at, started_at, finished_at)").collect()
-    times = frame.selectExpr("id", *(f"unix_micros({name}) - 0 as {name}" for name in COLUMNS[8:12])).collect()
-    held = table(target.database)
-    assert in_order(seen) == [row[:8] + row[12:] for row in held]
-    assert sorted(map(tuple, times)) == [(row[0], *(round(at.timestamp() * 1e6) for at in row[8:12])) for row in held]
+    assert seen(frame) == held(target.database)
 
 
 def test_columns_channels_and_times_are_chosen(database: Database) -> None:
@@ -108,11 +102,11 @@ def test_instants_need_no_order(database: Database) -> None:
     add(database, 2)
     database.execute("update fq_history set ready_at = enqueued_at - 7, finished_at = -1 where message_id = 1")
     names = ("enqueued_at", "ready_at", "started_at", "finished_at")
-    held = [dict(zip(names, row[8:12], strict=True)) for row in table(database)]
+    expected = [dict(zip(names, row[8:12], strict=True)) for row in table(database)]
     for some in (names, *((name,) for name in names)):
         found = by("id", read(database, columns=",".join(("id", *some))))
         assert [{name: row[name] for name in some} for row in found] == [
-            {name: row[name] for name in some} for row in held
+            {name: row[name] for name in some} for row in expected
         ]
 
 
@@ -126,26 +120,26 @@ def test_all_tasks_read_one_instant(database: Database) -> None:
         add(open_since_before, 2)
         add(late, 2)
         add(database, 5)
-        held = [row[0] for row in table(database)]
+        expected = [row[0] for row in table(database)]
         made, planned = parts(database, numPartitions=4)
         assert len(planned) == 4
-        seen = rows(made, planned[:2])
+        found = rows(made, planned[:2])
         open_since_before.commit()
         late.rollback()
         add(database, 5)
-        seen += rows(made, planned[2:])
-    assert sorted(row["id"] for row in seen) == held
+        found += rows(made, planned[2:])
+    assert sorted(row["id"] for row in found) == expected
 
 
 def test_rows_that_move_to_their_day_are_read_once(database: Database, clock: Clock) -> None:
     """Housekeeping moves rows from the default partition to their day between two tasks: each comes once."""
     add(database, 12, finished=clock.now())
     made, planned = parts(database, numPartitions=3)
-    seen = rows(made, planned[:1])
+    found = rows(made, planned[:1])
     assert database.value("select count(*) from fq_keep_history(1)") == 2
     assert database.value("select count(*) from fq_history_default") == 0
-    seen += rows(made, planned[1:])
-    assert sorted(row["id"] for row in seen) == list(range(1, 13))
+    found += rows(made, planned[1:])
+    assert sorted(row["id"] for row in found) == list(range(1, 13))
 
 
 def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock: Clock) -> None:

@@ -25,7 +25,7 @@ from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.spark.conftest import Target
-from tests.spark.recorded import COLUMNS, DAY, add, in_order, table
+from tests.spark.recorded import COLUMNS, DAY, add, held, seen, table
 from tests.spark.streams import Follow, edge
 
 needs_limits = pytest.mark.skipif(not LIMITS_ARE_KNOWN, reason="PySpark 4.1 has no read limits")
@@ -60,7 +60,7 @@ def writers(database: Database, count: int, transactions: int) -> Iterator[list[
 
 def test_under_concurrent_writers_each_row_comes_once(database: Database, follow: Follow) -> None:
     """Many transactions commit out of order while batches are read by readers that stop and start anew."""
-    follower, seen = follow(numPartitions=2), []
+    follower, found = follow(numPartitions=2), []
     batches, chance = 0, random.Random(1)  # noqa: S311 - the same disorder each time
     with ExitStack() as stack:
         slow = [stack.enter_context(closing(psycopg.connect(database.conninfo))) for _ in range(3)]
@@ -73,15 +73,15 @@ def test_under_concurrent_writers_each_row_comes_once(database: Database, follow
                 connection.commit()
             else:
                 add(connection, 2)
-            seen += follower.ids()
+            found += follower.ids()
             if batches % 5 == 0:
                 follower.reader.stop()
                 follower = follow(follower.checkpoint, numPartitions=2)
         for connection in slow:
             connection.commit()
     assert batches > 5
-    seen += follower.ids()
-    assert sorted(seen) == [row[0] for row in table(database)]
+    found += follower.ids()
+    assert sorted(found) == [row[0] for row in table(database)]
     assert follower.ids() == []
 
 
@@ -108,13 +108,10 @@ def test_a_query_of_spark_gives_the_table(
         add(long_writer, 5)
         long_writer.commit()
     assert query().awaitTermination(60)
-    held = table(database)
-    assert early < len(held)
     rows = spark.read.parquet(str(tmp_path / "rows"))
     assert tuple(rows.columns) == COLUMNS
-    names = ["id", "message_id", "consumer", "error", "recorded_xid", "unix_micros(finished_at)"]
-    expected = [(row[0], row[4], row[6], row[13], row[14], round(row[11].timestamp() * 1e6)) for row in held]
-    assert in_order(rows.selectExpr(*names).collect()) == expected
+    assert seen(rows) == held(database)
+    assert early < len(held(database))
 
 
 def test_a_long_transaction_holds_back_and_loses_nothing(database: Database, follow: Follow) -> None:
