@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.reporting import (
     HistoryEmpty,
     Objective,
     PlanFigures,
+    Policy,
     QueueCosts,
     QueueFigures,
     RecordedHistory,
@@ -251,13 +252,9 @@ def test_plans_stand_on_the_first_screen() -> None:
     )  # fmt: skip
     nobodys = replace(gold, plan=None, channels=2, part=0.75, denied_wait=timedelta(), denied_channels=0)
     first, *others = made.figures.channels
-    assert first.policy is not None
-    first = replace(first, policy=replace(first.policy, plan=gold.plan))
-    figures = replace(
-        made.figures,
-        plans=(gold, nobodys),
-        channels=(first, *(replace(one, policy=None) for one in others)),
-    )
+    first = replace(first, policy=Policy(plan=gold.plan))
+    channels = (first, *(replace(one, policy=None) for one in others))
+    figures = replace(made.figures, plans=(gold, nobodys), channels=channels)
     words = _words(made, figures=figures, objective=Objective.parse("p95 < 1 s"))
     table = words.partition("The queue as a whole")[0].partition("Plans of queue documents")[2]
     assert "gold </td> 1 1 7.00 s 40.0 s 2.00 s 1 25.0 % 60.0 %" in table

@@ -5,19 +5,7 @@ from datetime import timedelta
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringStartsWith,
-)
+from pyspark.sql import datasource as ds
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
@@ -33,15 +21,19 @@ _MICROS = instant_microseconds(NOON)
 @pytest.mark.parametrize(
     ("one", "clause", "value"),
     [
-        (EqualTo(("queue",), "a'b"), "h.queue::text = %(pushed0)s::text", "a'b"),
-        (In(("outcome",), ("retried", "buried")), "h.outcome::text = any(%(pushed0)s::text[])", ["retried", "buried"]),
-        (GreaterThan(("finished_at",), NOON), "h.finished_at > %(pushed0)s::bigint", _MICROS),
-        (GreaterThanOrEqual(("finished_at",), NOON), "h.finished_at >= %(pushed0)s::bigint", _MICROS),
-        (LessThan(("ready_at",), NOON), "h.ready_at < %(pushed0)s::bigint", _MICROS),
-        (LessThanOrEqual(("started_at",), NOON), "h.started_at <= %(pushed0)s::bigint", _MICROS),
+        (ds.EqualTo(("queue",), "a'b"), "h.queue::text = %(pushed0)s::text", "a'b"),
+        (
+            ds.In(("outcome",), ("retried", "buried")),
+            "h.outcome::text = any(%(pushed0)s::text[])",
+            ["retried", "buried"],
+        ),
+        (ds.GreaterThan(("finished_at",), NOON), "h.finished_at > %(pushed0)s::bigint", _MICROS),
+        (ds.GreaterThanOrEqual(("finished_at",), NOON), "h.finished_at >= %(pushed0)s::bigint", _MICROS),
+        (ds.LessThan(("ready_at",), NOON), "h.ready_at < %(pushed0)s::bigint", _MICROS),
+        (ds.LessThanOrEqual(("started_at",), NOON), "h.started_at <= %(pushed0)s::bigint", _MICROS),
     ],
 )
-def test_what_the_server_evaluates(one: Filter, clause: str, value: object) -> None:
+def test_what_the_server_evaluates(one: ds.Filter, clause: str, value: object) -> None:
     """Equality of texts and comparisons of times go to the server, with values as parameters."""
     condition, left = pushed_down([one], HISTORY)
     assert left == []
@@ -52,13 +44,13 @@ def test_what_the_server_evaluates(one: Filter, clause: str, value: object) -> N
 @pytest.mark.parametrize(
     "one",
     [
-        EqualTo(("queue",), 5), EqualTo(("attempt",), 1), EqualTo(("nothing",), "a"), EqualTo(("queue", "a"), "b"),
-        EqualNullSafe(("queue",), "a"), In(("queue",), ("a", None)), IsNotNull(("queue",)),
-        Not(EqualTo(("queue",), "a")), StringStartsWith(("channel",), "a"), GreaterThan(("channel",), "a"),
-        GreaterThan(("finished_at",), NOON.replace(tzinfo=None)),
+        ds.EqualTo(("queue",), 5), ds.EqualTo(("attempt",), 1), ds.EqualTo(("nothing",), "a"),
+        ds.EqualTo(("queue", "a"), "b"), ds.EqualNullSafe(("queue",), "a"), ds.In(("queue",), ("a", None)),
+        ds.Not(ds.EqualTo(("queue",), "a")), ds.StringStartsWith(("channel",), "a"), ds.GreaterThan(("channel",), "a"),
+        ds.GreaterThan(("finished_at",), NOON.replace(tzinfo=None)), ds.IsNotNull(("queue",)),
     ],
 )  # fmt: skip
-def test_all_others_are_left_to_spark(one: Filter) -> None:
+def test_all_others_are_left_to_spark(one: ds.Filter) -> None:
     """What the two might mean in different ways is left to Spark."""
     condition, left = pushed_down([one], HISTORY)
     assert (condition.clauses, left) == ((), [one])
@@ -67,7 +59,7 @@ def test_all_others_are_left_to_spark(one: Filter) -> None:
 @pytest.mark.parametrize("text", ["a\0b", "\0", "a\ud800", "\udfff"])
 def test_a_text_that_no_column_can_hold_equals_none(text: str) -> None:
     """The server is not asked for what it cannot be told, and is asked for the other values of a list."""
-    condition, left = pushed_down([EqualTo(("channel",), text), In(("queue",), (text, "q"))], HISTORY)
+    condition, left = pushed_down([ds.EqualTo(("channel",), text), ds.In(("queue",), (text, "q"))], HISTORY)
     assert left == []
     assert condition.clauses == ("false", "h.queue::text = any(%(pushed1)s::text[])")
     assert condition.values == {"pushed1": ["q"]}

@@ -9,23 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.spark.errors import BadFrame
@@ -46,12 +30,14 @@ TYPE = pa.struct({
     "a text": pa.string(), "number": pa.int64(), "float": pa.float64(), "flag": pa.bool_(),
     "nested": pa.struct({'a "quoted" key': pa.string(), "list": pa.list_(pa.int64())}),
 })  # fmt: skip
-TWO_TEXTS: dict[str, DataType | None] = {"channel": StringType(), "payload": StringType()}
+TWO_TEXTS: dict[str, types.DataType | None] = {"channel": types.StringType(), "payload": types.StringType()}
 
 
-def columns(options: WriteOptions | None = None, /, **kinds: DataType | None) -> Columns:
+def columns(options: WriteOptions | None = None, /, **kinds: types.DataType | None) -> Columns:
     """The columns of a frame with these, and unless they are None with a channel and a payload that are texts."""
-    schema = StructType([StructField(name, kind) for name, kind in (TWO_TEXTS | kinds).items() if kind is not None])
+    schema = types.StructType(
+        [types.StructField(name, kind) for name, kind in (TWO_TEXTS | kinds).items() if kind is not None]
+    )
     return columns_of(schema, options or WriteOptions(dsn="dbname=x", queue="q"))
 
 
@@ -106,13 +92,13 @@ def test_documents_are_kept_as_they_are() -> None:
 def test_a_row_of_each_column() -> None:
     """Times become microseconds, contents the text of a bytea, what is not given the options' own."""
     options = WriteOptions(dsn="dbname=x", queue="q", kind="embed", max_attempts=3)
-    texts = MapType(StringType(), StringType())
+    texts = types.MapType(types.StringType(), types.StringType())
     found = columns(
         options,
-        At=TimestampType(),
-        delay=DayTimeIntervalType(),
-        priority=IntegerType(),
-        key=StringType(),
+        At=types.TimestampType(),
+        delay=types.DayTimeIntervalType(),
+        priority=types.IntegerType(),
+        key=types.StringType(),
         headers=texts,
     )
     batch = pa.record_batch({
@@ -142,7 +128,7 @@ def test_a_row_of_each_column() -> None:
 def test_bytes_are_contents_as_they_are() -> None:
     """A codec of the user's own may have written them."""
     batch = pa.record_batch({"channel": ["a", "b"], "payload": [b"\x00\xff\\", None]})
-    rows, problems = columns(payload=BinaryType()).rows(batch)
+    rows, problems = columns(payload=types.BinaryType()).rows(batch)
     assert rows[1][0].as_py() == "\\x00ff5c"
     assert list(problems) == [1]
 
@@ -151,13 +137,17 @@ def test_headers_are_told_as_headers() -> None:
     """Also where they are texts, which must be objects; the problem of a payload comes first."""
     texts = ['{"n" : 1}', None, "[1]", "{", '{"x": "\\u0000"}']
     batch = pa.record_batch({"channel": ["a"] * 5, "payload": ["p"] * 5, "headers": texts})
-    rows, problems = columns(headers=StringType()).rows(batch)
+    rows, problems = columns(headers=types.StringType()).rows(batch)
     assert rows[2][:2].to_pylist() == texts[:2]
     paths = {index: problem.partition(":")[0] for index, problem in problems.items()}
     assert paths == {2: "headers at $", 3: "headers at $", 4: "headers at $.x"}
     maps = pa.array([[("h", float("nan"))]], pa.map_(pa.string(), pa.float64()))
     bad = pa.record_batch({"channel": ["a"], "payload": ["p"], "headers": maps})
-    assert columns(headers=MapType(StringType(), DoubleType())).rows(bad)[1][0].startswith("headers at $.h: ")
+    assert (
+        columns(headers=types.MapType(types.StringType(), types.DoubleType()))
+        .rows(bad)[1][0]
+        .startswith("headers at $.h: ")
+    )
 
 
 def test_a_header_that_the_group_sets_is_a_bad_row() -> None:
@@ -171,7 +161,7 @@ def test_a_header_that_the_group_sets_is_a_bad_row() -> None:
 def test_large_texts_are_documents_too() -> None:
     """With spark.sql.execution.arrow.useLargeVarTypes a batch has large texts: they are checked and kept too."""
     options = WriteOptions(dsn="dbname=x", queue="q", payload_format="json")
-    found = columns(options, key=StringType())
+    found = columns(options, key=types.StringType())
     texts = {"channel": ["a", ""], "payload": ['{"a" : 1.50}', "no JSON"], "key": ["k", None]}
     batch = pa.record_batch({name: pa.array(one, pa.large_string()) for name, one in texts.items()})
     rows, problems = found.rows(batch)
@@ -185,18 +175,21 @@ def test_large_texts_are_documents_too() -> None:
     [
         ({"channel": None}, "the frame has no column 'channel'"),
         ({"payload": None}, "the frame has no column 'payload'"),
-        ({"channel": IntegerType()}, "column 'channel' is int; make it a string"),
-        ({"payload": IntegerType()}, "column 'payload' is int; make it a struct"),
-        ({"prioritty": LongType()}, r"did you mean priority\?"),
-        ({"tenant": LongType()}, "put others in payload"),
-        ({"Channel": StringType()}, "'channel' is there twice"),
-        ({"at": TimestampNTZType()}, "cast a timestamp_ntz"),
-        ({"payload": ArrayType(StructType([StructField("d", DateType())]))}, r"payload\[\]\.d is date"),
-        ({"payload": MapType(LongType(), StringType())}, "payload has keys of type bigint"),
-        ({"payload": MapType(StringType(), DecimalType(9, 2))}, r"payload\.\* is decimal"),
+        ({"channel": types.IntegerType()}, "column 'channel' is int; make it a string"),
+        ({"payload": types.IntegerType()}, "column 'payload' is int; make it a struct"),
+        ({"prioritty": types.LongType()}, r"did you mean priority\?"),
+        ({"tenant": types.LongType()}, "put others in payload"),
+        ({"Channel": types.StringType()}, "'channel' is there twice"),
+        ({"at": types.TimestampNTZType()}, "cast a timestamp_ntz"),
+        (
+            {"payload": types.ArrayType(types.StructType([types.StructField("d", types.DateType())]))},
+            r"payload\[\]\.d is date",
+        ),
+        ({"payload": types.MapType(types.LongType(), types.StringType())}, "payload has keys of type bigint"),
+        ({"payload": types.MapType(types.StringType(), types.DecimalType(9, 2))}, r"payload\.\* is decimal"),
     ],
 )
-def test_frames_that_cannot_be(kinds: dict[str, DataType | None], message: str) -> None:
+def test_frames_that_cannot_be(kinds: dict[str, types.DataType | None], message: str) -> None:
     """The column and its type are named before any task starts."""
     with pytest.raises(BadFrame, match=message):
         columns(None, **kinds)
