@@ -332,7 +332,9 @@ def test_context_without_a_span(telemetry: Instrument, engine: Engine, queue: Qu
 def test_one_trace_through_a_retry_and_a_group(telemetry: Instrument, engine: Engine, options: dict[str, Any]) -> None:
     """From a request to the SQL of a handler: one trace, through a retry, a group and its follow-up, span by span."""
     found = telemetry(process="child", **options)
-    _trace_statements(engine, found)
+    # A span for each statement, as an instrumentation of SQLAlchemy makes them.
+    tracer = found.tracers.get_tracer("sqlalchemy")
+    event.listen(engine, "before_cursor_execute", lambda *given: tracer.start_span(given[2]).end())
     queue = Queue("documents")
 
     @queue.handler("page", retry=RetryPolicy(first=timedelta(microseconds=1)))
@@ -342,11 +344,8 @@ def test_one_trace_through_a_retry_and_a_group(telemetry: Instrument, engine: En
         with engine.connect() as connection:
             connection.execute(text("select 'page'"))
 
-    reported: list[Delivery] = []
-
     @queue.handler("report")
-    def report(delivery: Delivery) -> None:
-        reported.append(delivery)
+    def report(_: Delivery) -> None:
         with engine.connect() as connection:
             connection.execute(text("select 'report'"))
 
@@ -359,19 +358,19 @@ def test_one_trace_through_a_retry_and_a_group(telemetry: Instrument, engine: En
         group.enqueue_many([Enqueue(channel="a", payload=1, kind="page")])
     # A group may be folded after its last member, when the queue is empty and a worker drained.
     for _ in range(20):
-        if not reported:
+        if len(found.spans("process documents")) < 3:
             _work(engine, queue)
 
     [request] = found.spans("POST /uploads")
-    spans = {_ids(span): span for span in found.exporter.get_finished_spans()}
+    names = {_ids(span): span.name for span in found.exporter.get_finished_spans()}
     sends = found.spans("send documents")
     assert bool(sends) == bool(options)
-    assert [_parent(send, spans) for send in sends] == ["POST /uploads"] * len(sends)
+    assert [names[_ids(send.parent)] for send in sends] == ["POST /uploads"] * len(sends)
     processes = found.spans("process documents")
     told: list[dict[str, Any]] = [dict(span.attributes or {}) for span in processes]
     assert [f"{one['fairqueue.kind']} {one['fairqueue.attempt']}" for one in told] == ["page 1", "page 2", "report 1"]
     above = "send documents" if options else "POST /uploads"
-    assert [(_parent(span, spans), len(span.links)) for span in processes] == [(above, 0)] * 3
+    assert [(names[_ids(span.parent)], len(span.links)) for span in processes] == [(above, 0)] * 3
     assert [span.status.status_code for span in processes] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
     statements = {name: found.spans(name) for name in ("select 'page'", "select 'report'")}
     below = {name: [_ids(span.parent) for span in made] for name, made in statements.items()}
@@ -398,20 +397,6 @@ def test_groups_keep_both(telemetry: Instrument, engine: Engine, queue: Queue) -
     assert _headers(engine, queue) == {
         "a": of_group, "b": {**of_group, "mine": 1}, "c": {**of_group, "traceparent": own},
     }  # fmt: skip
-
-
-def _trace_statements(engine: Engine, found: Telemetry) -> None:
-    """A span for each statement of an engine, as an instrumentation of SQLAlchemy makes them."""
-    tracer = found.tracers.get_tracer("sqlalchemy")
-
-    def traced(*arguments: Any) -> None:
-        tracer.start_span(arguments[2], kind=SpanKind.CLIENT).end()
-
-    event.listen(engine, "before_cursor_execute", traced)
-
-
-def _parent(span: ReadableSpan, spans: dict[tuple[int, int], ReadableSpan]) -> str:
-    return spans[_ids(span.parent)].name
 
 
 def test_a_wrong_relation() -> None:

@@ -111,22 +111,6 @@ def test_a_percent_sign_in_the_name_of_a_schema(database: Database) -> None:
     assert stages(database) == 0
 
 
-def test_a_task_that_fails_leaves_nothing_behind(database: Database) -> None:
-    """What it had copied is rolled back with its transaction; others' rows wait for the job's end."""
-
-    def failing() -> Iterator[list[Row]]:
-        yield [("c", "3", None)]
-        raise OSError("the disk of this executor is full")
-
-    load = start(database)
-    stage(load, 1, *ROWS)
-    with pytest.raises(OSError, match="disk"):
-        stage_batches(load, 2, failing(), partition=1)
-    assert database.value(f"select count(*) from {load.existing_stage.quoted}") == 2
-    load.drop()
-    assert (messages(database), stages(database)) == ([], 0)
-
-
 def test_a_driver_killed_before_the_merge(database: Database, driver: Drive) -> None:
     """Nothing is enqueued; the job is run again, and drops what was left behind, but no stage of another job."""
     process = driver("before")
