@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.database import Database
 from tests.reporting.tables import concat, known_policies, measure_table, table
 from tests.spark import report_reference
-from tests.spark.report_history import GIANT, nasty, row, served_in_line_and_in_turn, store
+from tests.spark.report_history import GIANT, POLICIES, nasty, row, served_in_line_and_in_turn, store
 
 
 @pytest.fixture(scope="module")
@@ -156,11 +156,10 @@ def test_a_fair_queue_is_called_fair_and_a_line_unfair() -> None:
         assert [(culprit.channel, culprit.part) for culprit in one.denial.culprits] == [(GIANT, pytest.approx(1.0))]
 
 
-def test_what_some_were_denied_others_got() -> None:
+def test_what_some_were_denied_others_got(figures: Figures) -> None:
     """The messages that channels got above their shares are as many as those that others were denied; the worst
     stretch of a channel lies between its first message and its last.
     """
-    figures = measure_table(table(nasty()), policies=known_policies())
     for queue in figures.queues:
         members = figures.of(queue.queue)
         width = queue.fairness_window
@@ -233,27 +232,24 @@ def test_shares_by_cost_follow_the_costs() -> None:
     assert [one.denied_cost for one in denied[2]] == pytest.approx([10 * one.denied_cost for one in denied[1]])
 
 
-def test_plans_are_taken_together() -> None:
+def test_plans_are_taken_together(figures: Figures) -> None:
     """The attempts of the channels of a plan have one spread, and parts of the queue; nobody's plan is a plan too."""
-    policies = {
-        key: replace(policy, plan="gold" if key[1] != "small-3" else "free") for key, policy in known_policies().items()
-    }
-    rows = table(nasty())
-    figures = measure_table(rows, policies=policies)
-    without = measure_table(rows, policies=known_policies())
-    assert without.plans == ()
-    assert [one.wait for one in figures.channels] == [one.wait for one in without.channels]
-    found = {one.plan: one for one in figures.plans if one.queue == "documents"}
-    assert {one.queue for one in figures.plans} == {"documents"}
+    plans = dict.fromkeys(POLICIES, "gold") | {"small-3": "free"}
+    policies = {key: replace(policy, plan=plans[key[1]]) for key, policy in known_policies().items()}
+    with_plans = measure_table(table(nasty()), policies=policies)
+    assert figures.plans == ()
+    assert [one.wait for one in with_plans.channels] == [one.wait for one in figures.channels]
+    found = {one.plan: one for one in with_plans.plans}
+    assert {one.queue for one in with_plans.plans} == {"documents"}
     assert found.keys() == {"gold", "free", None}
-    assert sum(one.part for one in found.values()) == pytest.approx(1)
-    assert sum(one.service_part for one in found.values()) == pytest.approx(1)
+    for part in ("part", "service_part"):
+        assert sum(getattr(one, part) for one in found.values()) == pytest.approx(1)
     (alone,) = [one for one in figures.of("documents") if one.channel == "small-3"]
     free = found["free"]
     assert (free.channels, free.cost) == (1, alone.by_cost and alone.by_cost.cost)
     for name in ("attempts", "wait", "mean_wait", "denied_wait"):
         assert getattr(free, name) == getattr(alone, name), name
-    members = [one for one in figures.of("documents") if one.policy and one.policy.plan == "gold"]
+    members = [one for one in with_plans.of("documents") if one.policy and one.policy.plan == "gold"]
     gold = found["gold"]
     assert (gold.channels, gold.attempts) == (len(members), sum(one.attempts for one in members))
     assert gold.denied_channels == sum(1 for one in members if one.denied_wait)

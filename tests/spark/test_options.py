@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.database.configuration import field_columns
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.spark.connections import (
@@ -74,11 +74,17 @@ def test_what_cannot_be_read_is_refused(given: dict[str, str], message: str) -> 
 
 
 def test_values_are_read_as_texts_are() -> None:
-    """Who makes the options in Python is understood as who gives them to Spark, in any case and with units."""
+    """Who makes the options in Python is understood as who gives them to Spark, in any case and with units. A message
+    that follows is JSON with the fields of an Enqueue.
+    """
     given = {"payload_format": "JSON", "on_duplicate": "Raise", "bad_rows": "Reject", "rejects_path": "/x"}
     made = WriteOptions(dsn=DSN, queue="q", staging_rows="5", staging_ttl="1d", on_full="Drop", **given)  # type: ignore[arg-type]
     assert (made.payload_format, made.on_duplicate, made.bad_rows) == ("json", "raise", "reject")
     assert (made.staging_rows, made.staging_ttl, made.on_full) == (5, timedelta(days=1), "drop")
+    text: Any = '{"channel": "a", "payload": [1], "kind": "k", "delay": "5m"}'
+    follows = Enqueue(channel="a", payload=[1], kind="k", delay=timedelta(minutes=5))
+    assert read_options(WriteOptions, TARGET | {"queue": "q", "then": text}).then == follows
+    assert WriteOptions(dsn=DSN, queue="q", on_failure=text).on_failure == follows
 
 
 @pytest.mark.parametrize(
@@ -100,10 +106,23 @@ def test_values_are_read_as_texts_are() -> None:
         ({"staging_rows": 0.5}, "option stagingRows is 0.5; give a whole number"),
         ({"on_full": 1}, "option onFull is 1; give one of raise, drop"),
         ({"dsn": DSN.encode()}, "option dsn is a bytes; give text"),
+        ({"then": "hunter2"}, "option then: its value is no JSON"),
+        ({"then": "[1]"}, "option then: its value is no message"),
+        ({"then": '{"channel": "a"}'}, "option then: its value is no message: .*'payload'"),
+        ({"then": '{"channel": "", "payload": 1}'}, "option then: channel"),
+        ({"then": 7}, "option then is a int"),
+        ({"then": Enqueue(channel="a", payload=1, cost=2)}, "option then has cost=2"),
+        (
+            {"then": Enqueue(channel="a", payload=1, headers={"after_group": 1})},
+            "option then has a header 'after_group'",
+        ),
+        ({"on_failure": Enqueue(channel="a", payload={1})}, "option onFailure: "),
     ],
 )
 def test_values_that_no_load_could_be_made_with(given: dict[str, Any], message: str) -> None:
-    """They are refused when the options are made, by both ways to enqueue, before anything is staged."""
+    """They are refused when the options are made, by both ways to enqueue, before anything is staged; of a message that
+    follows no payload is told.
+    """
     with pytest.raises(BadOption, match=message) as error:
         WriteOptions(**{"dsn": DSN, "queue": "q"} | given)
     assert "hunter2" not in str(error.value)

@@ -236,6 +236,7 @@ _BAD = [
     {"kind": "repeat('é', 257)"},
     {"kind": "cast(X'c3' as string)"},
     {"group": "'no uuid'"},
+    {"group": "'11111111-1111-1111-1111-1111111111110'"},
     {"group": "cast(X'fe' as string)"},
     {"headers": "'{'"},
     {"headers": r"""'{"a": "\\ud800"}'"""},

@@ -11,21 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
+from sqlalchemy_fairqueue import Enqueue
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.spark.errors import BadFrame
 from sqlalchemy_fairqueue.spark.options import WriteOptions
 from sqlalchemy_fairqueue.spark.writing.columns import Columns, check_headers, checked_json, columns_of, json_texts
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=6)
-PAYLOADS = st.fixed_dictionaries(
-    {
-        "a text": st.none() | TEXTS,
-        "number": st.none() | st.integers(-(2**63), 2**63 - 1),
-        "float": st.none() | st.floats(allow_nan=False, allow_infinity=False),
-        "flag": st.none() | st.booleans(),
-        "nested": st.none() | st.fixed_dictionaries({'a "quoted" key': TEXTS, "list": st.lists(st.integers(0, 9))}),
-    }
+# Unlike those of st.fixed_dictionaries(), the keys are in the order of the type.
+NESTED: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict, **{'a "quoted" key': TEXTS, "list": st.lists(st.integers(0, 9))}
 )
+PAYLOADS: st.SearchStrategy[dict[str, Any]] = st.builds(dict, **{
+    "a text": st.none() | TEXTS, "number": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "float": st.none() | st.floats(allow_nan=False, allow_infinity=False), "flag": st.none() | st.booleans(),
+    "nested": st.none() | NESTED,
+})  # fmt: skip
 TYPE = pa.struct({
     "a text": pa.string(), "number": pa.int64(), "float": pa.float64(), "flag": pa.bool_(),
     "nested": pa.struct({'a "quoted" key': pa.string(), "list": pa.list_(pa.int64())}),
@@ -185,6 +186,20 @@ def test_frames_that_cannot_be(kinds: dict[str, types.DataType | None], message:
     """The column and its type are named before any task starts."""
     with pytest.raises(BadFrame, match=message):
         columns(None, **kinds)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "options", "problem"),
+    [
+        ({"group": types.StringType()}, {"on_duplicate": "replace"}, "column 'group' and onDuplicate=replace"),
+        ({}, {"then": Enqueue(channel="a", payload=1)}, "the frame has no column 'group'"),
+        ({}, {"on_failure": Enqueue(channel="a", payload=1)}, "the frame has no column 'group'"),
+    ],
+)
+def test_groups_that_cannot_be(kinds: dict[str, types.DataType], options: dict[str, Any], problem: str) -> None:
+    """A message that follows needs groups, and none of their members is replaced."""
+    with pytest.raises(BadFrame, match=problem):
+        columns(WriteOptions(dsn="dbname=x", queue="q", **options), **kinds)
 
 
 def test_the_json_of_a_message_can_be_read_again() -> None:
