@@ -49,7 +49,9 @@ def test_escapes_of_copy_are_resolved(database: Database, engine: Engine) -> Non
 
 
 def test_it_is_narrowed_by_queue_and_time(database: Database, engine: Engine) -> None:
-    """Only attempts of the queue are read that ended since a time and before another."""
+    """Only attempts of the queue are read that ended since a time and before another; none where they are more than the
+    most. A schema without an installation is named by the server.
+    """
     add(database, 5)
     add(database, 7, queue="mails", finished=NOON + timedelta(hours=1))
     assert len(read_history(engine, queue="mails").attempts) == 7
@@ -59,18 +61,9 @@ def test_it_is_narrowed_by_queue_and_time(database: Database, engine: Engine) ->
         read_history(engine, queue="nothing")
     with pytest.raises(ValueError, match="no time zone"):
         read_history(engine, since=NOON.replace(tzinfo=None))
-
-
-def test_one_that_is_too_long_is_refused(database: Database, engine: Engine) -> None:
-    """Before anything is read, more attempts than the most are refused."""
-    add(database, 5)
-    assert len(read_history(engine, most=5).attempts) == 5
-    with pytest.raises(HistoryTooLong, match="more than 4 attempts; narrow it"):
-        read_history(engine, most=4)
-
-
-def test_a_refusal_of_the_server_says_what_it_is_about(engine: Engine) -> None:
-    """A schema without an installation is named by the server."""
+    assert len(read_history(engine, most=12).attempts) == 12
+    with pytest.raises(HistoryTooLong, match="more than 11 attempts; narrow it"):
+        read_history(engine, most=11)
     with pytest.raises(HistoryUnreadable, match=r"cannot be read: .*nowhere.fq_history.* \(SQLSTATE 42P01\)"):
         read_history(engine, schema="nowhere")
 

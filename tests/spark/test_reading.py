@@ -113,18 +113,15 @@ def test_instants_need_no_order(database: Database) -> None:
 def test_all_tasks_read_one_instant(database: Database) -> None:
     """What was not committed when the read was planned comes in no task, whenever that runs; the rest in one."""
     add(database, 10)
-    with (
-        closing(psycopg.connect(database.conninfo)) as open_since_before,
-        closing(psycopg.connect(database.conninfo)) as late,
-    ):
-        add(open_since_before, 2)
+    with closing(psycopg.connect(database.conninfo)) as early, closing(psycopg.connect(database.conninfo)) as late:
+        add(early, 2)
         add(late, 2)
         add(database, 5)
         expected = [row[0] for row in table(database)]
         made, planned = parts(database, numPartitions=4)
         assert len(planned) == 4
         found = rows(made, planned[:2])
-        open_since_before.commit()
+        early.commit()
         late.rollback()
         add(database, 5)
         found += rows(made, planned[2:])
@@ -154,9 +151,7 @@ def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock:
     database.execute("select fq_keep_history(0)")
     with pytest.raises(DataLoss, match=f"from {began:%Y-%m-%d} until .* were pruned .*; go on without them with"):
         rows(made, planned)
-    assert rows(tolerant, same) == []
-    assert rows(other, elsewhere) == []
-    assert read(database) == []
+    assert rows(tolerant, same) == rows(other, elsewhere) == read(database) == []
 
 
 def test_between_two_offsets(database: Database) -> None:
@@ -276,10 +271,10 @@ def test_spark_knows_which_columns_are_never_null(spark: SparkSession, target: T
     source = spark.read.format("fairqueue").options(**target.options)
     nullable = {field.name for field in source.load().schema if field.nullable}
     assert nullable == {"consumer", "error", "group"}
-    missing = (
+    optional = (
         "select attname from pg_attribute where attrelid = 'fq_history'::regclass and attnum > 0 and not attnotnull"
     )
-    assert {row.attname.removesuffix("_id") for row in target.database.rows(missing)} == nullable
+    assert {row.attname.removesuffix("_id") for row in target.database.rows(optional)} == nullable
     frame = source.schema("id bigint, error string, message_id bigint not null").load()
     assert sorted(tuple(row) for row in frame.collect()) == [
         (i, row[13], row[4]) for i, row in enumerate(table(target.database), 1)
@@ -288,8 +283,13 @@ def test_spark_knows_which_columns_are_never_null(spark: SparkSession, target: T
 
 def test_the_example_runs(spark: SparkSession, database: Database, engine: Engine) -> None:
     """The data source reads a table of a queue."""
-    names = {"register": register, "spark": spark, "engine": engine, "queue": Queue("documents")}
-    names["dsn"] = database.conninfo
+    names = {
+        "register": register,
+        "spark": spark,
+        "engine": engine,
+        "queue": Queue("documents"),
+        "dsn": database.conninfo,
+    }
     reported: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
     example = inspect.getdoc(register) or ""
