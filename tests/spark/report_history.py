@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -142,10 +142,10 @@ def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
     return spark.createDataFrame([astuple(one) for one in rows], SCHEMA)
 
 
-def policies(spark: SparkSession, queue: str, known: Mapping[str, tuple[int | None, int, int, int]]) -> DataFrame:
-    """Policies of a queue's channels as the frame that readers give."""
+def policies(spark: SparkSession) -> DataFrame:
+    """The policies as the frame that readers give."""
     return spark.createDataFrame(
-        [(queue, name, *policy) for name, policy in known.items()],
+        [("documents", name, *policy) for name, policy in POLICIES.items()],
         "queue string, channel string, max_concurrency int, rate_interval long, rate_burst int, weight int",
     )
 

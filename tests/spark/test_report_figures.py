@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import concat, lit
+from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting import HistoryEmpty, Scenario, report
+from sqlalchemy_fairqueue.reporting import HistoryEmpty, Scenario, read_history, report
 from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
@@ -25,14 +26,14 @@ from tests.reporting.simulation.replay_programs import KernelRun, Program, Task,
 from tests.reporting.tables import known_policies, measure_table, table
 from tests.spark.conftest import installed
 from tests.spark.recorded import add
-from tests.spark.report_history import POLICIES, SCHEMA, Row, frame, nasty, policies, served_in_line_and_in_turn
+from tests.spark.report_history import SCHEMA, Row, frame, nasty, policies, served_in_line_and_in_turn
 
 pytestmark = pytest.mark.timeout(900)
 
 
 def test_both_engines_give_the_same_figures(spark: SparkSession) -> None:
     """Spark and the process give the same figures, all of them, of a history with everything in it."""
-    rows, known = nasty(attempts=400), policies(spark, "documents", POLICIES)
+    rows, known = nasty(attempts=400), policies(spark)
     expected = measure_table(table(rows), policies=known_policies())
     assert any(one.denial and one.by_cost and one.by_cost.denial for one in expected.channels)
     assert report_by_spark(frame(spark, rows), policies=known, output=None).figures == expected
@@ -56,7 +57,7 @@ def test_both_engines_make_the_same_report(spark: SparkSession) -> None:
 
     found = report_by_spark(
         frame(spark, rows).withColumn("customer", concat(lit("tenant "), "channel", lit(" "), "queue")),
-        policies=policies(spark, "documents", {}), settings=settings, **wanted, output=None,
+        policies=policies(spark).where("false"), settings=settings, **wanted, output=None,
     )  # fmt: skip
     assert replace(found, made_at=expected.made_at) == expected
 
@@ -65,7 +66,7 @@ def test_refusals(spark: SparkSession) -> None:
     """A tenant, a column or a pair of arguments that cannot be, and ids that stand for two channels, are named."""
     rows = frame(spark, nasty(attempts=3))
     lines: dict[str, Any] = {"scenarios": [Scenario(name="one line", discipline="fifo")]}
-    known = policies(spark, "documents", POLICIES)
+    known = policies(spark)
     renamed = rows.union(rows.withColumn("channel", rows.channel.substr(2, 9)))
     moved = rows.union(rows.selectExpr("id", "'elsewhere' as queue", *rows.columns[2:]))
     refused: list[tuple[str, DataFrame, dict[str, Any]]] = [
@@ -84,12 +85,12 @@ def test_refusals(spark: SparkSession) -> None:
             report_by_spark(history, output=None, **options)
 
 
-_HISTORY = """
-select id, queue, channel_id, channel, message_id, kind, consumer, attempt, {times}, outcome, error,
-  recorded_xid::text::bigint as recorded_xid, cost
-from fq_history
-"""
 _TIMES = ("enqueued_at", "ready_at", "started_at", "finished_at")
+
+
+def read(spark: SparkSession, database: Database, table: str) -> DataFrame:
+    """A table as a frame that is read anew whenever it is used."""
+    return spark.read.format("fairqueue").options(dsn=database.conninfo, table=table).load()
 
 
 @pytest.fixture
@@ -107,10 +108,8 @@ def recorded(spark: SparkSession, database: Database, program: Program) -> DataF
     """The history that PostgreSQL recorded of it."""
     kernel = KernelRun.prepare(database)
     KernelRun(kernel, program).run()
-    times = ", ".join(f"timestamptz 'epoch' + {name} * interval '1 microsecond' as {name}" for name in _TIMES)
-    rows = kernel.rows(_HISTORY.format(times=times))
     kernel.connection.close()
-    return spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA)
+    return read(spark, database, "history").drop("group")
 
 
 def attempts_of(rows: Sequence[Any], scenario: str, queue: str) -> list[Any]:
@@ -134,30 +133,21 @@ def test_as_it_was(recorded: DataFrame, program: Program) -> None:
     assert attempts_of(rows, "program", "q") == attempts_of(rows, "program", "other") == was
 
 
-def test_figures_of_replays(spark: SparkSession, recorded: DataFrame, program: Program) -> None:
-    """The figures of each scenario are those of the report, with its policies; first comes the record itself, replayed
-    under its own policies and by as many workers as it shows, close enough to trust the others.
+def test_figures_of_replays(spark: SparkSession, recorded: DataFrame, database: Database, engine: Engine) -> None:
+    """The figures of each scenario are those of the report in the process, with its policies; first comes the record
+    itself, replayed under its own policies and by as many workers as it shows, close enough to trust the others.
     """
-    known = {name_of(n): (one.max_concurrency, 0, 1, one.weight) for n, one in enumerate(program.policies)}
     turns = Scenario(name="two at a time", workers=3, defaults=ChannelPolicy(max_concurrency=2, weight=5))
-
-    again, found = replays(recorded, [turns], policies=policies(spark, "q", known))
-
-    assert (again.name, found.name) == ("as recorded, replayed", "two at a time")
+    again, found = replays(recorded, [turns], policies=read(spark, database, "channels"))
+    assert (again, found) == report(read_history(engine), scenarios=[turns], output=None).replays
     own: Any = again.replayed[0]
-    (given,) = found.replayed
-    assert (given.workers, given.estimated, given.replay_error) == (3, False, None)
     # The three wait for the limited channel now and then, while others have nothing.
     assert own.workers == pytest.approx(3, rel=0.1)
     assert (own.estimated, own.policies_known, own.trusted) == (True, True, True)
     assert abs(own.replay_bias) <= own.replay_error
-    weights = {channel.channel: channel.policy for channel in again.channels}
-    assert weights == {name_of(0): Policy(), name_of(1): Policy(weight=2), name_of(2): Policy(max_concurrency=1)}
-    channels = {channel.channel: channel for channel in found.channels}
-    assert {name: one.attempts for name, one in channels.items()} == {name_of(0): 12, name_of(1): 4, name_of(2): 8}
-    assert channels[name_of(0)].greatest_concurrency == 2
-    assert channels[name_of(0)].policy == Policy(max_concurrency=2, weight=5)
-    assert [queue.greatest_concurrency for queue in found.queues] == [3]
+    assert {one.channel: one.policy for one in again.channels}[name_of(2)] == Policy(max_concurrency=1)
+    channel = {one.channel: one for one in found.channels}[name_of(0)]
+    assert (channel.greatest_concurrency, channel.policy) == (2, Policy(max_concurrency=2, weight=5))
 
 
 def test_columns_refused(spark: SparkSession) -> None:
@@ -190,11 +180,7 @@ def test_replays_and_a_report_read_a_live_history_once_each(
         found = _COPY.findall(server.log_path.read_text(errors="replace"))
         return found.count("fq_history"), found.count("fq_channel")
 
-    # Frames that are read anew whenever they are used.
-    history, channels = (
-        spark.read.format("fairqueue").options(dsn=database.conninfo, table=table).load()
-        for table in ("history", "channels")
-    )
+    history, channels = read(spark, database, "history"), read(spark, database, "channels")
     lines = [Scenario(name="one line", discipline="fifo")]
     found = replays(history, lines)
     assert counted() == (1, 0)

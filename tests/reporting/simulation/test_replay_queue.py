@@ -83,19 +83,22 @@ def test_history() -> None:
     ]
 
 
+def limits(scenario: Scenario, *names: str) -> list[int | None]:
+    """The limits of channels of these names."""
+    found = {names[n]: policy.max_concurrency for policy, numbers in scenario.policies_of(names) for n in numbers}
+    return [found[name] for name in names]
+
+
 def test_policies() -> None:
-    """A channel's own name comes before patterns, the first pattern that fits before others, defaults last."""
-    limits = {"big*": 1, "big-one": 2, "*-one": 3, "odd[": 4}
-    scenario = Scenario(
-        name="x",
-        defaults=ChannelPolicy(max_concurrency=9),
-        policies={name: ChannelPolicy(max_concurrency=limit) for name, limit in limits.items()},
-    )
-    names = ["big-two", "big-one", "little-one", "small", "odd[", "Big-two"]
-
-    found = {names[n]: policy.max_concurrency for policy, ns in scenario.policies_of(names) for n in ns}
-
-    assert found == {"big-two": 1, "big-one": 2, "little-one": 3, "small": 9, "odd[": 4, "Big-two": 9}
+    """A channel's own name comes before patterns, the first pattern that fits before others, defaults last. A recorded
+    channel whose name looks like a pattern has its policy alone.
+    """
+    given = {name: ChannelPolicy(max_concurrency=n) for n, name in enumerate(("big*", "big-one", "*-one", "odd["), 1)}
+    scenario = Scenario(name="x", defaults=ChannelPolicy(max_concurrency=9), policies=given)
+    names = ("big-two", "big-one", "little-one", "small", "odd[", "Big-two")
+    assert limits(scenario, *names) == [1, 2, 3, 9, 4, 9]
+    recorded = as_recorded({name: ChannelPolicy(max_concurrency=n) for n, name in enumerate(("a*", "a[b]"), 2)})
+    assert limits(recorded, "a*", "ab", "a[b]", "a") == [2, None, 3, None]
 
 
 def test_histories_refused() -> None:
@@ -315,14 +318,3 @@ def test_the_default_is_the_capacity() -> None:
     finished = [replayed["finished_at"].cast(pa.int64()).to_numpy(), [one["finished_at"] for one in rows]]
     again, was = (int(np.max(one)) - START for one in finished)
     assert again == pytest.approx(was, rel=0.05)
-
-
-def test_recorded_policies_are_of_one_channel_each() -> None:
-    """A channel whose name looks like a pattern has its policy alone."""
-    one, other = ChannelPolicy(weight=2), ChannelPolicy(weight=3)
-    scenario = as_recorded({"a*": one, "a[b]": other})
-
-    names = ["a*", "ab", "a[b]", "a"]
-    assert {names[n]: policy.weight for policy, ns in scenario.policies_of(names) for n in ns} == {
-        "a*": 2, "ab": 1, "a[b]": 3, "a": 1,
-    }  # fmt: skip
