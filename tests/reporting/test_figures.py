@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import ChannelFigures, Figures, HistoryEmpty, Spread
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.database import Database
-from tests.reporting.tables import concat, known_policies, measure_table, table
+from tests.reporting.tables import known_policies, measure_table, table
 from tests.spark import report_reference
 from tests.spark.report_history import GIANT, POLICIES, nasty, row, served_in_line_and_in_turn, store
 
@@ -180,7 +180,7 @@ def test_a_history_of_several_databases_is_refused() -> None:
     names = [name.as_py()[1:] for name in rows["channel"]]
     other = rows.set_column(rows.schema.get_field_index("channel"), "channel", [names])
     with pytest.raises(InvalidArgument, match=r"channel id 1 is channel 'giant' of queue 'documents' .*'iant'"):
-        measure_table(concat(rows, other))
+        measure_table(pa.concat_tables([rows, other]))
 
 
 def test_what_is_missing_is_named() -> None:

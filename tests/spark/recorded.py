@@ -1,11 +1,11 @@
 """Histories for tests: rows as queues record them, put in by plain SQL."""
 
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 
+from sqlalchemy_fairqueue.times import instant_microseconds
 from tests.fixtures.database import Database
 
 DAY = timedelta(days=1)
@@ -36,19 +36,17 @@ def add(
     target: Database | psycopg.Connection, count: int = 1, *, finished: datetime = NOON, queue: str = "documents"
 ) -> None:
     """Record so many attempts in one transaction, which is the caller's where a connection is given."""
-    microseconds = (finished - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    values = {"queue": queue, "finished": microseconds, "count": count}
+    values = {"queue": queue, "finished": instant_microseconds(finished), "count": count}
     if isinstance(target, psycopg.Connection):
         target.execute(_INSERT.encode(), values)
         return
-    with closing(psycopg.connect(target.conninfo)) as connection:
+    with psycopg.connect(target.conninfo) as connection:
         connection.execute(_INSERT.encode(), values)
-        connection.commit()
 
 
 def table(database: Database) -> list[tuple[Any, ...]]:
     """The whole history as the table has it, in the order of ids; times as datetimes."""
-    with closing(psycopg.connect(database.conninfo, options="-c timezone=UTC")) as connection:
+    with psycopg.connect(database.conninfo, options="-c timezone=UTC") as connection:
         return connection.execute(_ROWS.encode()).fetchall()
 
 

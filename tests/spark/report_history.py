@@ -7,6 +7,8 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.times import instant_microseconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -160,7 +162,7 @@ def store(database: Database, rows: list[Row]) -> None:
             for one in rows:
                 # Not astuple(), which copies each value and takes longer than all the rest.
                 values = (getattr(one, name) for name in Row.__dataclass_fields__)
-                copy.write_row([_micros(value) if isinstance(value, datetime) else value for value in values])
+                copy.write_row([instant_microseconds(one) if isinstance(one, datetime) else one for one in values])
         cursor.execute(
             "create table policy (queue text, channel text, max_concurrency bigint, rate_interval bigint, "
             "rate_burst bigint, weight bigint)"
@@ -169,7 +171,3 @@ def store(database: Database, rows: list[Row]) -> None:
             "insert into policy values (%s, %s, %s, %s, %s, %s)",
             [("documents", name, *policy) for name, policy in POLICIES.items()],
         )
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
