@@ -1,4 +1,4 @@
-"""The Grafana dashboard and the alert rules ask for metrics that there are, by labels that they have."""
+"""The dashboard, the alert rules and the page about metrics name metrics that there are, with their labels."""
 
 import json
 import re
@@ -6,15 +6,22 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
+import pytest
+import sqlalchemy
 import yaml
+from prometheus_client import REGISTRY, generate_latest
+from sqlalchemy import Engine
 
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.metrics import METRICS
+from tests.cli.messages import enqueue
+from tests.docs.pages import DOCS, blocks
 
+_PAGE = DOCS / "metrics.md"
+on_the_page = pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
 _FOLDER = files("sqlalchemy_fairqueue.metrics")
 _DASHBOARD: dict[str, Any] = json.loads(_FOLDER.joinpath("grafana_dashboard.json").read_text("utf-8"))
-_RULES: list[dict[str, Any]] = yaml.safe_load(_FOLDER.joinpath("alert_rules.yaml").read_text("utf-8"))["groups"][0][
-    "rules"
-]
+_RULES: Any = yaml.safe_load(_FOLDER.joinpath("alert_rules.yaml").read_text("utf-8"))["groups"][0]["rules"]
 _LABELS = {name: set(labels) for metric in METRICS for name, labels in metric.series.items()}
 # Prometheus adds these to every series.
 _TARGET = {"job", "instance"}
@@ -62,3 +69,29 @@ def test_legends_and_annotations_use_labels_of_their_series() -> None:
 def test_no_label_is_a_tenant() -> None:
     """The number of series does not depend on tenants."""
     assert set.union(*_LABELS.values()) == {"queue", "state", "quantile", "worker", "event", "le"}
+
+
+@on_the_page
+def test_every_metric_is_there() -> None:
+    """The table has each metric with its labels and meaning, and no other."""
+    rows = re.findall(r"^\| `(fairqueue_\w+)` \| (.*?) ?\| (.*) \|$", _PAGE.read_text(), re.MULTILINE)
+    labels = {metric: ", ".join(f"`{label}`" for label in metric.labels) for metric in METRICS}
+    assert rows == [(metric.name, labels[metric], metric.meaning) for metric in METRICS]
+
+
+@on_the_page
+def test_the_examples_run(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples register a collector whose metrics are scraped, and make both applications."""
+    monkeypatch.setattr(sqlalchemy, "create_engine", lambda *_, **__: engine)
+    enqueue(engine, "a", queue=Queue("documents"))
+    names: dict[str, Any] = {"__name__": "metrics_page"}
+    for example in [one.text for one in blocks(_PAGE) if one.language == "python"]:
+        exec(compile(example, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
+    try:
+        said = generate_latest(REGISTRY).decode()
+    finally:
+        REGISTRY.unregister(names["collector"])
+    assert 'fairqueue_messages{queue="documents",state="ready"} 1.0' in said
+    assert 'fairqueue_worker_hung{worker="reader-1"} 0.0' in said
+    assert callable(names["asgi"])
+    assert callable(names["wsgi"])

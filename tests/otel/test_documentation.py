@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Engine
 
-import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.otel import instrumentation, uninstrument
 from sqlalchemy_fairqueue.testing import perform
+from tests.docs.pages import DOCS, blocks
 
-_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "tracing.md"
+_PAGE = DOCS / "tracing.md"
 
 pytestmark = pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
 
@@ -24,7 +24,7 @@ def test_the_examples_run(engine: Engine, monkeypatch: pytest.MonkeyPatch, caplo
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     names: dict[str, Any] = {"__name__": "tracing_page"}
     try:
-        for example in re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL):
+        for example in [one.text for one in blocks(_PAGE) if one.language == "python"]:
             exec(compile(example, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
     finally:
         uninstrument()

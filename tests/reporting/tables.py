@@ -1,7 +1,6 @@
 """Histories of tests as Arrow tables."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 import pyarrow as pa
 
@@ -24,11 +23,6 @@ def labelled(labels: Mapping[str, str]) -> pa.Table:
     return rows.append_column("customer", column)
 
 
-def concat(*tables: pa.Table) -> pa.Table:
-    """Tables one after the other."""
-    return pa.concat_tables(tables)
-
-
 def known_policies() -> dict[tuple[str, str], Policy]:
     """The policies of the nasty history, as the report has them."""
     return {
@@ -38,14 +32,8 @@ def known_policies() -> dict[tuple[str, str], Policy]:
 
 
 def measure_table(
-    history: pa.Table,
-    *,
-    policies: Mapping[tuple[str, str], Policy] | None = None,
-    window: timedelta | None = None,
-    compile_: bool | None = None,
+    history: pa.Table, *, policies: Mapping[tuple[str, str], Policy] | None = None, compile_: bool | None = None
 ) -> Figures:
     """All figures of a history."""
     check_columns(history.column_names)
-    return figures_of(
-        [measure_queue(rows, policies or {}, window, compile_=compile_) for _, rows in queues_of(history)]
-    )
+    return figures_of([measure_queue(rows, policies or {}, None, compile_=compile_) for _, rows in queues_of(history)])

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,12 +21,13 @@ from sqlalchemy_fairqueue.reporting import (
 )
 from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_plans, read_policies, read_settings
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
+from tests.docs.pages import DOCS, blocks
 from tests.fixtures.database import Database
 from tests.reporting.tables import measure_table, table
 from tests.spark.recorded import NOON, add
 from tests.spark.report_history import nasty, store
 
-_TEXTS = ["queue", "channel", "kind", "outcome"]
+_PAGE = DOCS / "report.md"
 
 
 def test_a_history_is_read_as_it_is(database: Database, engine: Engine) -> None:
@@ -47,7 +49,9 @@ def test_escapes_of_copy_are_resolved(database: Database, engine: Engine) -> Non
 
 
 def test_it_is_narrowed_by_queue_and_time(database: Database, engine: Engine) -> None:
-    """Only attempts of the queue are read that ended since a time and before another."""
+    """Only attempts of the queue are read that ended since a time and before another; none where they are more than the
+    most. A schema without an installation is named by the server.
+    """
     add(database, 5)
     add(database, 7, queue="mails", finished=NOON + timedelta(hours=1))
     assert len(read_history(engine, queue="mails").attempts) == 7
@@ -57,18 +61,9 @@ def test_it_is_narrowed_by_queue_and_time(database: Database, engine: Engine) ->
         read_history(engine, queue="nothing")
     with pytest.raises(ValueError, match="no time zone"):
         read_history(engine, since=NOON.replace(tzinfo=None))
-
-
-def test_one_that_is_too_long_is_refused(database: Database, engine: Engine) -> None:
-    """Before anything is read, more attempts than the most are refused."""
-    add(database, 5)
-    assert len(read_history(engine, most=5).attempts) == 5
-    with pytest.raises(HistoryTooLong, match="more than 4 attempts; narrow it"):
-        read_history(engine, most=4)
-
-
-def test_a_refusal_of_the_server_says_what_it_is_about(engine: Engine) -> None:
-    """A schema without an installation is named by the server."""
+    assert len(read_history(engine, most=12).attempts) == 12
+    with pytest.raises(HistoryTooLong, match="more than 11 attempts; narrow it"):
+        read_history(engine, most=11)
     with pytest.raises(HistoryUnreadable, match=r"cannot be read: .*nowhere.fq_history.* \(SQLSTATE 42P01\)"):
         read_history(engine, schema="nowhere")
 
@@ -125,3 +120,16 @@ def test_an_archive_is_read_in_the_process(tmp_path: Path) -> None:
         read_archive(tmp_path / "none")
     with pytest.raises(InvalidArgument, match="no time zone"):
         read_archive(tmp_path / "archive", until=NOON.replace(tzinfo=None))
+
+
+@pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
+def test_the_example_runs(database: Database, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example makes a page of the history of a queue."""
+    monkeypatch.chdir(tmp_path)
+    add(database, 30)
+    names: dict[str, Any] = {"engine": engine}
+    (example,) = (one.text for one in blocks(_PAGE) if one.language == "python")
+    exec(compile(example, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
+    made = names["made"]
+    assert [one.name for one in made.replays] == ["as recorded, replayed", "one line", "half the workers"]
+    assert (tmp_path / "fairness.html").is_file()

@@ -1,9 +1,10 @@
-"""The page of the report: one file, whole, safe, and readable by everybody."""
+"""The page of the report, and that about one tenant: one file, whole, safe, and readable by everybody."""
 
 import re
 from dataclasses import fields, replace
 from datetime import timedelta
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,147 +13,125 @@ from sqlalchemy_fairqueue.reporting import (
     Advice,
     ChannelCosts,
     ChannelFigures,
+    HistoryEmpty,
     Objective,
     PlanFigures,
+    Policy,
     QueueCosts,
     QueueFigures,
+    RecordedHistory,
     Replay,
     ReplayedQueue,
     Report,
+    Scenario,
     WindowFigures,
     formats,
 )
-from sqlalchemy_fairqueue.reporting.page import DEFINITIONS, page_of
+from sqlalchemy_fairqueue.reporting import report as made_of
+from sqlalchemy_fairqueue.reporting.page import DEFINITIONS, page_of, tenant_page_of
 from sqlalchemy_fairqueue.reporting.reports import document_of
-from tests.reporting.values import HOSTILE, channel, replayed, report
+from tests.reporting.tables import known_policies, measure_table, table
+from tests.reporting.values import HOSTILE, channel, queue, replayed, report
+from tests.spark import report_history
+from tests.spark.report_history import GIANT, nasty
 
 _VOID = {"meta", "br", "hr", "img", "link", "input"}
+_FETCHING = {"script", "img", "link", "iframe", "object", "image", "base", "form"}
 
 
-class _Page(HTMLParser):
+class Page(HTMLParser):
     """What a page is made of; a tag that is not closed, or that nobody opened, fails."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.text = text
-        self.open: list[str] = []
+        self.words = ""
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
+        self._open: list[str] = []
         self.feed(text)
         self.close()
-        assert self.open == []
+        assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
         if tag not in _VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
+            self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+        assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        self.words = " ".join([self.words, *data.split()])
 
     def every(self, tag: str) -> list[dict[str, str | None]]:
         """The attributes of the elements of a kind."""
         return [attributes for name, attributes in self.elements if name == tag]
 
+    def check(self) -> None:
+        """Ids are there once, and every reference leads to one. Nothing is fetched or run, which is forbidden too."""
+        attributes = [one for _, found in self.elements for one in found.items()]
+        ids = [str(value) for name, value in attributes if name == "id"]
+        assert len(ids) == len(set(ids))
+        references = {"href", "xlink:href", "aria-labelledby"}
+        led_to = {str(value).removeprefix("#") for name, value in attributes if name in references}
+        led_to |= set(re.findall(r"url\(#([^)]*)\)", self.text))
+        assert led_to
+        assert led_to <= set(ids)
+        assert {tag for tag, _ in self.elements} & _FETCHING == set()
+        assert not [name for name, _ in attributes if name.startswith("on")]
+        assert not re.search(r"@import|url\((?!#)|https?://", self.text)
+        policies = [one["content"] for one in self.every("meta") if one.get("http-equiv") == "Content-Security-Policy"]
+        assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+
 
 @pytest.fixture(scope="module")
-def page() -> _Page:
+def page() -> Page:
     """A page of hostile names everywhere."""
-    return _Page(page_of(report(*HOSTILE, queues=("documents", HOSTILE[1]), title=HOSTILE[0])))
+    return Page(page_of(report(*HOSTILE, queues=("documents", HOSTILE[1]), title=HOSTILE[0])))
 
 
-def test_it_is_whole(page: _Page) -> None:
-    """Ids are there once, and every link and reference of the page leads to one."""
-    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    led_to = {
-        value.removeprefix("#")
-        for _, attributes in page.elements
-        for name in ("href", "xlink:href")
-        if (value := attributes.get(name)) is not None
-    }
-    led_to |= {str(value) for _, attributes in page.elements if (value := attributes.get("aria-labelledby"))}
-    led_to |= set(re.findall(r"url\(#([^)]*)\)", page.text))
-    assert len(led_to) > 15
-    assert led_to <= set(ids)
-
-
-def test_it_needs_nothing_else(page: _Page) -> None:
-    """Nothing is fetched: no scripts, images, fonts or style sheets, and the page forbids them too."""
-    assert {tag for tag, _ in page.elements} & {
-        "script",
-        "img",
-        "link",
-        "iframe",
-        "object",
-        "image",
-        "base",
-        "form",
-    } == set()
-    assert not re.search(r"@import|url\((?!#)", page.text)
-    policies = [one["content"] for one in page.every("meta") if one.get("http-equiv") == "Content-Security-Policy"]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
-    assert [name for _, attributes in page.elements for name in attributes if name.startswith("on")] == []
-    addresses = set(re.findall(r"https?://[^\s\"'<>]+", page.text))
-    assert addresses == set()
-
-
-def test_names_stand_as_they_are(page: _Page) -> None:
-    """Whatever a tenant is called is shown as text; what does not print, as an escape."""
-    words = "\n".join(page.words)
-    for name in HOSTILE[:4]:
-        assert formats.name(name) in words
-    assert r"\u202eright to left\u2028\x1b[2J\x00" in words
-    assert not re.search("[\u202e\u2028\x1b\x00]", page.text)
+def test_it_is_whole_and_needs_nothing_else(page: Page) -> None:
+    """It is one file without scripts, and with one sheet of styles, whatever names there are."""
+    page.check()
     assert len(page.every("style")) == 1
-    assert "k\u00f6ln \u6771\u4eac" in words
 
 
-def test_it_can_be_read_without_looking(page: _Page) -> None:
+def test_names_stand_as_they_are(page: Page) -> None:
+    """Whatever a tenant is called is shown as text; what does not print, as an escape."""
+    shown = (*map(formats.name, HOSTILE[:4]), r"\u202eright to left\u2028\x1b[2J\x00", "k\u00f6ln \u6771\u4eac")
+    assert [name for name in shown if name not in page.words] == []
+    assert not re.search("[\u202e\u2028\x1b\x00]", page.text)
+
+
+def test_it_can_be_read_without_looking(page: Page) -> None:
     """The page has a language, a title, one first heading and a main part; drawings and tables say what they are."""
     assert page.every("html") == [{"lang": "en"}]
     assert (len(page.every("h1")), len(page.every("main")), len(page.every("title"))) == (1, 1, 1)
     drawings = [one for one in page.every("svg") if "role" in one]
-    assert len(drawings) == 2 * (4 + len(HOSTILE))
-    for one in drawings:
-        assert one["role"] == "img"
-        assert one["aria-label"]
-    assert len(page.every("caption")) == len(page.every("table")) == 2 * 6
+    assert drawings
+    assert all(one["role"] == "img" and one["aria-label"] for one in drawings)
+    assert len(page.every("caption")) == len(page.every("table")) > 0
     assert {one.get("scope") for one in page.every("th")} == {"col", "row", "rowgroup"}
-    for one in page.every("div"):
-        if one.get("role") == "region":
-            assert (one["tabindex"], bool(one["aria-label"])) == ("0", True)
+    assert all(one["tabindex"] and one["aria-label"] for one in page.every("div") if one.get("role") == "region")
 
 
-def test_every_figure_is_defined(page: _Page) -> None:
+def test_every_figure_is_defined(page: Page) -> None:
     """Each figure's meaning and source stand on the page."""
     defined = [field for one in DEFINITIONS for field in one.fields]
     assert len(defined) == len(set(defined))
     kinds = (ChannelFigures, QueueFigures, WindowFigures, ReplayedQueue, ChannelCosts, QueueCosts, PlanFigures)
     expected = {field.name for kind in kinds for field in fields(kind)}
     assert set(defined) == expected
-    words = "\n".join(page.words)
     for one in DEFINITIONS:
-        assert one.meaning in words
-        assert f"Source: {one.source}" in words
+        assert one.meaning in page.words
+        assert f"Source: {one.source}" in page.words
 
 
-def test_replays_stand_beside_what_was(page: _Page) -> None:
+def test_replays_stand_beside_what_was(page: Page) -> None:
     """Each tenant that is compared has a row a scenario, and where one lacks it, that is said."""
-    words = "\n".join(page.words)
-    assert "first come, first served" in words
-    assert "<b>others</b>" in words
-    assert words.count("not in this replay") == len(HOSTILE) - 1
-
-
-def _words(made: Report) -> str:
-    return " ".join(" ".join(_Page(page_of(made)).words).split())
+    assert "first come, first served" in page.words
+    assert "<b>others</b>" in page.words
+    assert page.words.count("not in this replay") == len(HOSTILE) - 1
 
 
 def test_the_first_screen_answers() -> None:
@@ -166,33 +145,35 @@ def test_the_first_screen_answers() -> None:
     made = report("minnow", "the 'whale'")
     again = Replay("as recorded, replayed", made.figures.channels, (), (replayed(error=0.08),))
     text = page_of(replace(made, advice=(advice,), replays=(again,), objective=Objective.parse("p95 < 1.5 s")))
-    words = " ".join(" ".join(_Page(text).words).split())
-    assert "minnow was denied most: it waited 40.0 s on average, at least 10.0 s of that" in words
-    assert "2 of 2 tenants miss the target for waits, p95 < 1.5 s." in words
-    row = "minnow minnow (75.0 %), other (25.0 %) 10.0 s 40.0 s 2026-03-01 00:00:00 to 00:00:20"
-    assert row in words
-    call = "Queue('documents').configure_channel(engine, \"the 'whale'\", max_concurrency=2)"
-    assert call in words
-    assert (
-        "the tenants above then wait 1.50 s on average instead of 8.00 s, and the 'whale' 12.0 s instead of 9.00 s"
-        in words
-    )
-    assert "A replay of the record differs from it by 8.0 %." in words
-    before_folds = text.partition("<details")[0]
-    assert all(part in before_folds for part in ("because of", "What to set", "miss the target"))
-    assert text.count("<details") == text.count("<summary><h3>") == 7
+    screen, _, rest = text.partition("<details")
+    assert "because of" in screen
+    assert rest
+    words = Page(text).words
+    for answer in (
+        "minnow was denied most: it waited 40.0 s on average, at least 10.0 s of that",
+        "2 of 2 tenants miss the target for waits, p95 < 1.5 s.",
+        "minnow minnow (75.0 %), other (25.0 %) 10.0 s 40.0 s 2026-03-01 00:00:00 to 00:00:20",
+        "Queue('documents').configure_channel(engine, \"the 'whale'\", max_concurrency=2)",
+        "wait 1.50 s on average instead of 8.00 s, and the 'whale' 12.0 s instead of 9.00 s",
+        "A replay of the record differs from it by 8.0 %.",
+    ):
+        assert answer in words[: words.index("The queue as a whole")]
+
+
+def _words(made: Report, **values: Any) -> str:
+    return Page(page_of(replace(made, **values))).words
 
 
 def test_no_advice_has_a_reason() -> None:
     """Where no policy is advised, the page says why."""
     advice = Advice("documents", "whale", timedelta(seconds=8), timedelta(seconds=9), reason="it is of no use")
-    assert "No policy is advised for whale: it is of no use." in _words(replace(report("minnow"), advice=(advice,)))
+    assert "No policy is advised for whale: it is of no use." in _words(report("minnow"), advice=(advice,))
 
 
 def test_labels_stand_for_names() -> None:
     """A label stands wherever the tenant's name would, but for the call that sets a policy."""
     advice = Advice("documents", "t-1", timedelta(8), timedelta(9), max_concurrency=1, after=timedelta(1))
-    words = _words(replace(report("t-1", "t-2"), advice=(advice,), labels={"t-1": "Ann & Co."}))
+    words = _words(report("t-1", "t-2"), advice=(advice,), labels={"t-1": "Ann & Co."})
     assert words.count("t-1") == 1
     assert "configure_channel(engine, 't-1', max_concurrency=1)" in words
     assert words.count("Ann & Co.") > 5
@@ -204,7 +185,7 @@ def replays_page(**values: Any) -> str:
     channels = made.figures.channels
     again = Replay("as recorded, replayed", channels, (), (replayed(**values),))
     forecast = Replay("one line", channels, (), (replayed(workers=2.5, estimated=False),))
-    return " ".join(" ".join(_Page(page_of(replace(made, replays=(again, forecast)))).words).split())
+    return _words(made, replays=(again, forecast))
 
 
 def test_replays_show_their_workers_and_the_error() -> None:
@@ -261,30 +242,70 @@ def test_frames() -> None:
 def test_plans_stand_on_the_first_screen() -> None:
     """Where tenants follow plans, a table tells for each plan who was denied, who misses the target, and its parts."""
     made = report("a", "b", "c")
-    spread = made.figures.channels[0].wait
-    common: dict[str, Any] = {"queue": "documents", "wait": spread, "mean_wait": timedelta(seconds=40), "cost": None}
-    plans = (
-        PlanFigures(
-            plan="gold </td>", channels=1, attempts=10, part=0.25, denied_wait=timedelta(seconds=7),
-            denied_channels=1, service=timedelta(minutes=3), service_part=0.6, **common,
-        ),
-        PlanFigures(
-            plan=None, channels=2, attempts=30, part=0.75, denied_wait=timedelta(), denied_channels=0,
-            service=timedelta(minutes=2), service_part=0.4, **common,
-        ),
+    gold = PlanFigures(
+        queue="documents", plan="gold </td>", channels=1, attempts=10, wait=made.figures.channels[0].wait,
+        mean_wait=timedelta(seconds=40), cost=None, part=0.25, denied_wait=timedelta(seconds=7), denied_channels=1,
+        service=timedelta(minutes=3), service_part=0.6,
     )  # fmt: skip
-    figures = replace(
-        made.figures,
-        plans=plans,
-        channels=tuple(
-            replace(one, policy=replace(one.policy, plan="gold </td>") if one.channel == "a" and one.policy else None)
-            for one in made.figures.channels
-        ),
-    )
-    objective = Objective.parse("p95 < 1 s")
-    words = " ".join(" ".join(_Page(page_of(replace(made, figures=figures, objective=objective))).words).split())
-    first, _, _ = words.partition("The queue as a whole")
-    table = first.partition("Plans of queue documents")[2]
+    nobodys = replace(gold, plan=None, channels=2, part=0.75, denied_wait=timedelta(), denied_channels=0)
+    first, *others = made.figures.channels
+    first = replace(first, policy=Policy(plan=gold.plan))
+    channels = (first, *(replace(one, policy=None) for one in others))
+    figures = replace(made.figures, plans=(gold, nobodys), channels=channels)
+    words = _words(made, figures=figures, objective=Objective.parse("p95 < 1 s"))
+    table = words.partition("The queue as a whole")[0].partition("Plans of queue documents")[2]
     assert "gold </td> 1 1 7.00 s 40.0 s 2.00 s 1 25.0 % 60.0 %" in table
-    assert "none 2 2 0 40.0 s 2.00 s 0 75.0 % 40.0 %" in table
-    assert "Plans of queue" not in " ".join(_Page(page_of(made)).words)
+    assert "none 2 2 0 40.0 s 2.00 s 0 75.0 % 60.0 %" in table
+    assert "Plans of queue" not in _words(made)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_page_about_a_tenant_is_whole_and_needs_nothing_else(name: str) -> None:
+    """Links lead somewhere, nothing is fetched or run, and whatever the tenant is called is shown as text."""
+    page = Page(tenant_page_of(report("other", name, queues=("documents", "mails")), name))
+    page.check()
+    assert formats.name(name) in page.words
+
+
+def test_nobody_else_is_named(tmp_path: Path) -> None:
+    """A page of a history with everything in it has the figures of one tenant, and no name of another."""
+    rows = nasty(attempts=400)
+    others = {one.channel for one in rows} - {"small-1"}
+    path = tmp_path / "page.html"
+    made = made_of(
+        RecordedHistory(table(rows)), scenarios=[Scenario(name="one line", discipline="fifo")], tenant="small-1",
+        output=path, objective="p95 < 1 s", labels={GIANT: "The big one"},
+    )  # fmt: skip
+    words = Page(path.read_text()).words
+    assert [name for name in (*others, "The big one") if formats.name(name) in words] == []
+    assert report_history.HOSTILE in others
+    (one,) = (one for one in made.figures.of("documents") if one.channel == "small-1")
+    shown = [formats.duration(value) for value in (one.mean_wait, one.wait.p95, one.denied_wait)]
+    assert [text for text in (*shown, "one line", "is missed") if text not in words] == []
+    assert len(made.figures.channels) > 10
+
+
+def test_it_tells_denials_by_messages_and_by_cost() -> None:
+    """When, by how much, and how much of it one other got; or that nothing was denied."""
+    figures = measure_table(table(nasty()), policies=known_policies())
+    made = replace(report("x"), figures=figures, replays=())
+    denied: Any = next(one for one in figures.channels if one.denial and one.by_cost and one.by_cost.denial)
+    text = Page(tenant_page_of(made, denied.channel)).words
+    assert f"most of it from {formats.moment(denied.denial.from_)}" in text
+    assert f"{formats.number(denied.by_cost.denied_cost)} more was the fair share" in text
+    assert "by one other tenant" in text
+    calm = replace(channel("calm"), denial=None)
+    target = Objective("p95", timedelta(hours=1))
+    made = replace(made, figures=replace(figures, queues=(queue(),), channels=(calm,)), objective=target)
+    found = tenant_page_of(made, "calm")
+    assert "No part of the fair share was denied" in found
+    assert "is kept" in found
+
+
+def test_a_tenant_that_is_not_there_is_named() -> None:
+    """Before anything is measured."""
+    history = RecordedHistory(table(nasty(attempts=3)))
+    with pytest.raises(HistoryEmpty, match="no attempts of channel 'nobody'; name a channel as the queue has it"):
+        made_of(history, tenant="nobody", output=None)
+    with pytest.raises(HistoryEmpty, match="no attempts of channel 'nobody'"):
+        tenant_page_of(report("x"), "nobody")

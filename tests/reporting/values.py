@@ -51,18 +51,17 @@ def channel(name: str, queue: str = "documents", denied: float = 0.0) -> Channel
 
 def queue(name: str = "documents", channels: int = 1) -> QueueFigures:
     """A queue of three windows, one of which is empty."""
+    minute = timedelta(minutes=1)
     windows = [
         WindowFigures(begin=BEGIN, started=3, completed=2, waiting=4, wait=_SPREAD, fairness=0.5),
-        WindowFigures(begin=BEGIN + timedelta(minutes=1), started=0, completed=0, waiting=4, wait=None, fairness=None),
-        WindowFigures(
-            begin=BEGIN + timedelta(minutes=2), started=4, completed=4, waiting=0, wait=_SPREAD, fairness=1.0
-        ),
+        WindowFigures(begin=BEGIN + minute, started=0, completed=0, waiting=4, wait=None, fairness=None),
+        WindowFigures(begin=BEGIN + 2 * minute, started=4, completed=4, waiting=0, wait=_SPREAD, fairness=1.0),
     ]
     return QueueFigures(
-        queue=name, from_=BEGIN, to=BEGIN + timedelta(minutes=3), channels=channels, attempts=10 * channels,
-        outcomes=Outcomes(completed=9), wait=_SPREAD, service=_SPREAD, busy=timedelta(minutes=2),
+        queue=name, from_=BEGIN, to=BEGIN + 3 * minute, channels=channels, attempts=10 * channels,
+        outcomes=Outcomes(completed=9), wait=_SPREAD, service=_SPREAD, busy=2 * minute,
         greatest_concurrency=7, fairness=0.75, least_fairness=0.5, fairness_window=timedelta(seconds=10), contended=0.2,
-        window=timedelta(minutes=1), windows=tuple(windows),
+        window=minute, windows=tuple(windows),
     )  # fmt: skip
 
 

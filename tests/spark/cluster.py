@@ -1,7 +1,7 @@
 """A program: enqueues a frame twice, as two jobs, on a cluster whose executors are all killed while each is under way.
 
-``python -m tests.spark.cluster DSN QUEUE ROWS FOLDER`` prints the counts of the first job as JSON, and notes in
-FOLDER/killed which processes it killed.
+``python -m tests.spark.cluster QUEUE ROWS FOLDER`` prints the counts of the first job as JSON, and notes in
+FOLDER/killed which processes it killed. The variable QUEUE_DSN has the database.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,12 @@ from sqlalchemy_fairqueue.spark import enqueue, register
 from sqlalchemy_fairqueue.spark.java import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from sqlalchemy_fairqueue.spark.writing.load import LoadResult
 
 _SCHEMA = "channel string, payload struct<document: bigint>"
 _STAGED = "select c.oid::regclass::text from pg_class c where c.relkind = 'r' and starts_with(c.relname, 'fq_stage_')"
@@ -100,19 +103,25 @@ def home_of_spark(folder: Path) -> Path:
     return folder
 
 
-def _run(spark: SparkSession, dsn: str, queue: str, rows: int, killed: str) -> list[int]:
-    frame = spark.range(0, rows, 1, 2).selectExpr(
+def enqueue_twice(frame: DataFrame, prepared: Callable[[DataFrame], DataFrame], queue: str) -> LoadResult:
+    """By the function and by the format, as jobs of these names; what the first has done."""
+    target = {"dsnEnv": "QUEUE_DSN", "queue": queue, "jobId": "format"}
+    done: LoadResult = enqueue(prepared(frame), dsn_env="QUEUE_DSN", queue=queue, job_id="function")
+    prepared(frame).write.format("fairqueue").mode("append").options(**target).save()
+    return done
+
+
+def rows_of(spark: SparkSession, rows: int) -> DataFrame:
+    """So many rows for seven channels, in two partitions."""
+    register(spark)
+    return spark.range(0, rows, 1, 2).selectExpr(
         "concat('customer-', id % 7) as channel", "named_struct('document', id) as payload"
     )
-    result = enqueue(killing(frame, dsn, killed), dsn=dsn, queue=queue, job_id="function")
-    register(spark)
-    options = {"dsn": dsn, "queue": queue, "jobId": "format"}
-    killing(frame, dsn, killed).write.format("fairqueue").mode("append").options(**options).save()
-    return [result.messages, result.created]
 
 
 def _main() -> None:
-    dsn, queue, rows, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+    queue, rows, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    prepared = partial(killing, dsn=os.environ["QUEUE_DSN"], killed=str(folder / "killed"))
     os.environ["SPARK_HOME"] = str(home_of_spark(folder / "spark"))
     settings = {
         "spark.master": "local-cluster[2,1,1024]",
@@ -121,8 +130,8 @@ def _main() -> None:
         "spark.log.level": "ERROR",
     }
     with session("fairqueue cluster", **settings) as spark:
-        found = _run(spark, dsn, queue, rows, str(folder / "killed"))
-    print(json.dumps(found))  # noqa: T201 - what it is asked for
+        done = enqueue_twice(rows_of(spark, rows), prepared, queue)
+    print(json.dumps([done.messages, done.created]))  # noqa: T201 - what it is asked for
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The queue that tests of Spark write and read, and a server of their own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import count
@@ -12,6 +13,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy_fairqueue.embedded.server import Server, embedded_server
 from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
+from tests.spark.streams import Checkpoint, Follow, Follower
 
 _FOLDER = Path(__file__).parent
 _CLOSES_SOCKETS = (4, 2)
@@ -33,11 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
 
 
+def installed(server: Server) -> Database:
+    """The first database of a server, with the library."""
+    database = Database(server.url())
+    with create_engine(database.url, poolclass=NullPool).begin() as connection:
+        install(connection)
+    return database
+
+
 def databases_of(server: Server) -> Callable[[], Database]:
     """Return what makes databases with the library on a server, which ends with them: copies of its first one."""
-    first, numbers = Database(server.url()), count(1)
-    with create_engine(first.url, poolclass=NullPool).begin() as connection:
-        install(connection)
+    first, numbers = installed(server), count(1)
     maintenance = create_engine(server.url("template1"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
 
     def make() -> Database:
@@ -50,20 +58,14 @@ def databases_of(server: Server) -> Callable[[], Database]:
 
 
 @pytest.fixture(scope="session")
-def server_alone() -> Iterator[Server]:
-    """A server that no other process of the run uses.
+def make_alone() -> Iterator[Callable[[], Database]]:
+    """Make databases on a server that no other process of the run uses.
 
     The history is read up to the oldest transaction of the whole server. A long one of another test, in whichever
     database, would keep rows back.
     """
     with embedded_server(programs(), durable=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def make_alone(server_alone: Server) -> Callable[[], Database]:
-    """Make databases on that server."""
-    return databases_of(server_alone)
+        yield databases_of(server)
 
 
 @pytest.fixture
@@ -83,6 +85,19 @@ class Target:
     def options(self) -> dict[str, str]:
         """Where and which queue."""
         return {"dsn": self.database.conninfo, "queue": self.queue}
+
+
+@pytest.fixture
+def follow(database: Database) -> Iterator[Follow]:
+    """Begin a query, or go on with one: ``follow(checkpoint, startingOffsets="latest")``; stopped after the test."""
+    with ExitStack() as stack:
+
+        def begin(checkpoint: Checkpoint | None = None, *, at: Database = database, **options: object) -> Follower:
+            follower = Follower(at, checkpoint, **options)
+            stack.callback(follower.reader.stop)
+            return follower
+
+        yield begin
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """Histories for tests: rows as queues record them, put in by plain SQL."""
 
-from collections.abc import Sequence
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 
+from sqlalchemy_fairqueue.times import instant_microseconds
 from tests.fixtures.database import Database
 
 DAY = timedelta(days=1)
@@ -37,26 +36,26 @@ def add(
     target: Database | psycopg.Connection, count: int = 1, *, finished: datetime = NOON, queue: str = "documents"
 ) -> None:
     """Record so many attempts in one transaction, which is the caller's where a connection is given."""
-    microseconds = (finished - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    values = {"queue": queue, "finished": microseconds, "count": count}
+    values = {"queue": queue, "finished": instant_microseconds(finished), "count": count}
     if isinstance(target, psycopg.Connection):
         target.execute(_INSERT.encode(), values)
         return
-    with closing(psycopg.connect(target.conninfo)) as connection:
+    with psycopg.connect(target.conninfo) as connection:
         connection.execute(_INSERT.encode(), values)
-        connection.commit()
 
 
 def table(database: Database) -> list[tuple[Any, ...]]:
     """The whole history as the table has it, in the order of ids; times as datetimes."""
-    with closing(psycopg.connect(database.conninfo, options="-c timezone=UTC")) as connection:
+    with psycopg.connect(database.conninfo, options="-c timezone=UTC") as connection:
         return connection.execute(_ROWS.encode()).fetchall()
 
 
-def in_order(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """What was read, in the order of ids; aware datetimes in UTC."""
+def held(database: Database) -> list[tuple[Any, ...]]:
+    """The same, with times in microseconds."""
+    return [(*row[:8], *(round(at.timestamp() * 1e6) for at in row[8:12]), *row[12:]) for row in table(database)]
 
-    def aware(value: Any) -> Any:
-        return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
-    return sorted(tuple(map(aware, row)) for row in rows)
+def seen(frame: Any) -> list[tuple[Any, ...]]:
+    """What Spark has read of a history, in the order of ids; times in microseconds."""
+    micros = (f"unix_micros({name})" for name in COLUMNS[8:12])
+    return sorted(map(tuple, frame.selectExpr(*COLUMNS[:8], *micros, *COLUMNS[12:]).collect()))

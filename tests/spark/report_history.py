@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.times import instant_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +28,14 @@ POLICIES = {
 }
 """max_concurrency, rate_interval in microseconds, rate_burst, weight."""
 
-_SCHEMA = (
+SCHEMA = (
     "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, "
     "attempt int, enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, "
     "outcome string, error string, recorded_xid long, cost long"
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A row of the history, in the order of the frame that all share."""
 
@@ -42,17 +44,25 @@ class Row:
     channel_id: int
     channel: str
     message_id: int
-    kind: str
-    consumer: str | None
-    attempt: int
+    kind: str = "parse"
+    consumer: str | None = "worker 1"
+    attempt: int = 1
     enqueued_at: datetime
     ready_at: datetime
     started_at: datetime
     finished_at: datetime
-    outcome: str
-    error: str | None
-    recorded_xid: int
+    outcome: str = "completed"
+    error: str | None = None
+    recorded_xid: int = 700
     cost: int = 1
+
+
+def row(number: int, queue: str, channel: tuple[int, str], times: tuple[int, int, int], **more: Any) -> Row:
+    """The attempt of a message: when it was ready, began and ended, in microseconds since BEGIN."""
+    ready, began, ended = (BEGIN + timedelta(microseconds=at) for at in times)
+    instants = {"enqueued_at": ready, "ready_at": ready, "started_at": began, "finished_at": ended}
+    return Row(**{"id": number, "queue": queue, "channel_id": channel[0], "channel": channel[1],
+                  "message_id": number, **instants, **more})  # fmt: skip
 
 
 def nasty(seed: int = 7, attempts: int = 1500) -> list[Row]:
@@ -63,17 +73,14 @@ def nasty(seed: int = 7, attempts: int = 1500) -> list[Row]:
     dice = random.Random(seed)  # noqa: S311 - a history that is the same each time
     rows = []
     for number, made in enumerate(_attempts(dice, names, attempts), 1):
-        queue, channel, attempt, ready, service, wait, outcome = made
-        started = BEGIN + timedelta(microseconds=ready + wait)
-        rows.append(
-            Row(
-                number, queue, names.index(channel) + 1 + 100 * (queue == "mails"), channel, number, "parse",
-                None if outcome == "expired" else "worker 1", attempt, BEGIN + timedelta(microseconds=ready - attempt),
-                BEGIN + timedelta(microseconds=ready), started, started + timedelta(microseconds=service), outcome,
-                "Traceback" if outcome in {"retried", "buried"} else None, 700 + number,
-                1 + number % 7 * (1 if channel == GIANT else 30),
-            )
-        )  # fmt: skip
+        queue, name, attempt, ready, service, wait, outcome = made
+        channel = (names.index(name) + 1 + 100 * (queue == "mails"), name)
+        rows.append(row(
+            number, queue, channel, (ready, ready + wait, ready + wait + service), attempt=attempt, outcome=outcome,
+            enqueued_at=BEGIN + timedelta(microseconds=ready - attempt), recorded_xid=700 + number,
+            consumer=None if outcome == "expired" else "worker 1", cost=1 + number % 7 * (1 if name == GIANT else 30),
+            error="Traceback" if outcome in {"retried", "buried"} else None,
+        ))  # fmt: skip
     return rows
 
 
@@ -126,23 +133,15 @@ def served_in_line_and_in_turn() -> list[Row]:
             due = min(ready, key=lambda one: (last[one[1]], one)) if queue == "by turns" else ready[0]
             waiting.remove(due)
             last[due[1]] = at
-            began = BEGIN + timedelta(microseconds=at)
-            came_at = BEGIN + timedelta(microseconds=due[0])
-            number = len(rows) + 1
+            channel = (100 * (queue == "in line") + list(last).index(due[1]), due[1])
+            rows.append(row(len(rows) + 1, queue, channel, (due[0], at, at + step)))
             at += step
-            rows.append(
-                Row(
-                    number, queue, 100 * (queue == "in line") + list(last).index(due[1]), due[1], number, "parse",
-                    "worker 1", 1, came_at, came_at, began, began + timedelta(microseconds=step), "completed", None,
-                    700,
-                )
-            )  # fmt: skip
     return rows
 
 
 def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """The rows as the frame that readers give."""
-    return spark.createDataFrame([astuple(row) for row in rows], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in rows], SCHEMA)
 
 
 def policies(spark: SparkSession) -> DataFrame:
@@ -160,10 +159,10 @@ def store(database: Database, rows: list[Row]) -> None:
     with psycopg.connect(database.conninfo) as connection, connection.cursor() as cursor:
         columns = ", ".join(Row.__dataclass_fields__)
         with cursor.copy(f"copy fq_history ({columns}) from stdin") as copy:
-            for row in rows:
+            for one in rows:
                 # Not astuple(), which copies each value and takes longer than all the rest.
-                values = (getattr(row, name) for name in Row.__dataclass_fields__)
-                copy.write_row([_micros(value) if isinstance(value, datetime) else value for value in values])
+                values = (getattr(one, name) for name in Row.__dataclass_fields__)
+                copy.write_row([instant_microseconds(one) if isinstance(one, datetime) else one for one in values])
         cursor.execute(
             "create table policy (queue text, channel text, max_concurrency bigint, rate_interval bigint, "
             "rate_burst bigint, weight bigint)"
@@ -172,7 +171,3 @@ def store(database: Database, rows: list[Row]) -> None:
             "insert into policy values (%s, %s, %s, %s, %s, %s)",
             [("documents", name, *policy) for name, policy in POLICIES.items()],
         )
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -18,8 +18,12 @@ select queue, channel, count(*) as attempts,
   avg(started - ready) as mean_wait,
   array[count(*) filter (where outcome = 'completed'), count(*) filter (where outcome = 'retried'),
     count(*) filter (where outcome = 'released'), count(*) filter (where outcome = 'buried'),
-    count(*) filter (where outcome = 'expired'), count(*) filter (where outcome = 'cancelled')] as outcomes
-from attempt
+    count(*) filter (where outcome = 'expired'), count(*) filter (where outcome = 'cancelled')] as outcomes,
+  max((select count(*) from attempt b where (b.queue, b.channel) = (a.queue, a.channel)
+    and b.started <= a.started and b.finished > a.started)) as concurrency,
+  (select max(number) from (select count(*) as number from attempt b
+    where (b.queue, b.channel) = (a.queue, a.channel) group by b.started / 1000000) s) as rate
+from attempt a
 group by queue, channel
 """
 
@@ -34,16 +38,6 @@ select queue, count(distinct channel) as channels, min(ready) as first, max(fini
     from attempt b where b.queue = a.queue) as concurrency
 from attempt a
 group by queue
-"""
-
-CONCURRENCY = """
-select a.queue, a.channel, max((
-  select count(*)
-  from attempt b
-  where b.queue = a.queue and b.channel = a.channel and b.started <= a.started and b.finished > a.started
-)) as concurrency
-from attempt a
-group by a.queue, a.channel
 """
 
 # starving: somebody waits, nobody of the channel is served, and somebody of the queue is.
@@ -81,12 +75,6 @@ select s.queue, s.channel,
     where l.queue = s.queue and l.channel = s.channel and l.lasted > 0
     order by l.lasted desc, l.begin desc limit 1) as longest
 from starving s
-"""
-
-RATES = """
-select queue, channel, max(number) as rate
-from (select queue, channel, count(*) as number from attempt group by queue, channel, started / 1000000) s
-group by queue, channel
 """
 
 # The algorithm as its definition has it, message by message.

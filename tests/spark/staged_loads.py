@@ -11,33 +11,33 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from sqlalchemy_fairqueue.spark.options import WriteOptions
 from sqlalchemy_fairqueue.spark.writing.columns import columns_of
-from sqlalchemy_fairqueue.spark.writing.load import Load, Staged, begin
+from sqlalchemy_fairqueue.spark.writing.load import Load, LoadResult, Staged, begin
 from sqlalchemy_fairqueue.spark.writing.stage import copy_rows
 from tests.fixtures.database import Database
+
+Row = tuple[str, str, str | None]
 
 _SCHEMA = StructType([StructField(name, StringType()) for name in ("channel", "payload", "key")])
 
 
-def start(database: Database, job_id: str | None = "job", **options: Any) -> Load:
-    """The driver begins: rows have a channel, a payload and a key."""
+def start(database: Database, job_id: str | None = "job", *, stream: bool = False, **options: Any) -> Load:
+    """The driver begins, or a stream a micro-batch: rows have a channel, a payload and a key."""
     chosen = WriteOptions(dsn=database.conninfo, queue="q", job_id=job_id, **options)
-    return begin(chosen, columns_of(_SCHEMA, chosen))
+    return begin(chosen, columns_of(_SCHEMA, chosen), stream=stream)
 
 
-def begin_batch(database: Database, job_id: str = "job") -> Load:
-    """A stream begins a micro-batch."""
-    chosen = WriteOptions(dsn=database.conninfo, queue="q", job_id=job_id)
-    return begin(chosen, columns_of(_SCHEMA, chosen), stream=True)
+def run(database: Database, *rows: Row, job_id: str | None = "job", **options: Any) -> LoadResult:
+    """A job of one task, from its begin to its end."""
+    load = start(database, job_id, **options)
+    return load.merge([stage(load, 1, *rows)])
 
 
-def stage(load: Load, attempt: int, *rows: tuple[str, str, str | None], partition: int = 0) -> Staged:
+def stage(load: Load, attempt: int, *rows: Row, partition: int = 0) -> Staged:
     """One task copies its rows."""
     return stage_batches(load, attempt, iter([rows]), partition=partition)
 
 
-def stage_batches(
-    load: Load, attempt: int, batches: Iterator[Sequence[tuple[str, str, str | None]]], *, partition: int = 0
-) -> Staged:
+def stage_batches(load: Load, attempt: int, batches: Iterator[Sequence[Row]], *, partition: int = 0) -> Staged:
     """One task copies batches, which may do something before they come."""
     said = Staged(partition, attempt, None, load.stage)
     if load.stage is None:
@@ -46,7 +46,7 @@ def stage_batches(
     return replace(said, messages=copy_rows(load.options, load.stage, attempt, load.columns.staged, columns))
 
 
-def stage_by_task(load: Load, attempt: int, *rows: tuple[str, str, str | None], partition: int = 0) -> Staged:
+def stage_by_task(load: Load, attempt: int, *rows: Row, partition: int = 0) -> Staged:
     """One task of Spark stages its rows."""
     context = create_autospec(TaskContext, instance=True)
     context.partitionId.return_value, context.taskAttemptId.return_value = partition, attempt
@@ -72,5 +72,5 @@ def stages(database: Database) -> int:
     return count
 
 
-def _batch(rows: Sequence[tuple[str, str, str | None]]) -> pa.RecordBatch:
+def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(list(column), pa.string()) for column in zip(*rows, strict=True)], _SCHEMA.names)

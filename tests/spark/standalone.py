@@ -18,9 +18,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.spark import enqueue, register
 from sqlalchemy_fairqueue.spark.java import java_home, session
-from tests.spark.cluster import home_of_spark
+from tests.spark.cluster import enqueue_twice, home_of_spark, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,16 +69,12 @@ _where.__module__ = "__main__"
 
 
 def _run(spark: SparkSession, queue: str, rows: int) -> dict[str, object]:
-    register(spark)
-    frame = spark.range(0, rows, 1, 2).selectExpr(
-        "concat('customer-', id % 7) as channel", "named_struct('document', id) as payload"
-    )
-    result = enqueue(frame, dsn_env="QUEUE_DSN", queue=queue, job_id="function")
-    options = {"dsnEnv": "QUEUE_DSN", "queue": queue}
-    frame.write.format("fairqueue").mode("append").options(jobId="format", **options).save()
-    read = spark.read.format("fairqueue").options(table="messages", numPartitions="2", **options).load()
+    frame = rows_of(spark, rows)
+    done = enqueue_twice(frame, lambda same: same, queue)
+    options = {"dsnEnv": "QUEUE_DSN", "queue": queue, "table": "messages", "numPartitions": "2"}
+    read = spark.read.format("fairqueue").options(**options).load()
     where = frame.mapInArrow(_where, "folder string, python string, package string, rows bigint").collect()
-    return {"created": result.created, "read": read.count(), "executors": [one.asDict() for one in where]}
+    return {"created": done.created, "read": read.count(), "executors": [one.asDict() for one in where]}
 
 
 def _main() -> None:

@@ -1,34 +1,51 @@
 """Streams without Spark: a reader asked what Spark would ask it, step by step."""
 
+from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-
 from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
-from sqlalchemy_fairqueue.spark.reading.readers import ReadAllAvailable
+from sqlalchemy_fairqueue.spark.reading.readers import ReadAllAvailable, ReadMaxRows
 from sqlalchemy_fairqueue.spark.source import FairQueueSource
 from tests.fixtures.database import Database
+
+Follow = Callable[..., "Follower"]
+Checkpoint = dict[str, Any]
 
 
 class Follower:
     """A query: its reader, and its checkpoint, which outlives it."""
 
-    def __init__(self, database: Database, checkpoint: dict[str, Any] | None = None, **options: object) -> None:
+    def __init__(self, database: Database, checkpoint: Checkpoint | None = None, **options: object) -> None:
         given = {"dsn": database.conninfo} | {name: str(value) for name, value in options.items()}
-        self.reader = FairQueueSource(given).streamReader(FairQueueSource(given).schema())
-        self.checkpoint = checkpoint or self.reader.initialOffset()
+        self.reader: Any = FairQueueSource(given).streamReader(FairQueueSource(given).schema())
+        try:
+            self.checkpoint: Checkpoint = checkpoint or self.reader.initialOffset()
+        except BaseException:
+            self.reader.stop()
+            raise
 
-    def batch(self, limit: object = None) -> list[int]:
-        """One micro-batch: the ids that came."""
-        end = self.reader.latestOffset(self.checkpoint, limit or ReadAllAvailable())
-        found = self.again(end)
+    def end(self, most: int | None = None) -> Checkpoint:
+        """The offset with which the next micro-batch ends."""
+        found: Checkpoint = self.reader.latestOffset(self.checkpoint, ReadMaxRows(most) if most else ReadAllAvailable())
+        return found
+
+    def rows(self, end: Checkpoint) -> list[dict[str, Any]]:
+        """The rows of the micro-batch from the checkpoint to an offset, as often as asked."""
+        parts = self.reader.partitions(self.checkpoint, end)
+        return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
+
+    def batch(self, most: int | None = None) -> list[dict[str, Any]]:
+        """One micro-batch. As Spark does, the one before is committed once this one has its end."""
+        end = self.end(most)
+        if end != self.checkpoint:
+            self.reader.commit(self.checkpoint)
+        found = self.rows(end)
         self.checkpoint = end
         return found
 
-    def again(self, end: dict[str, Any]) -> list[int]:
-        """The ids of the micro-batch from the checkpoint to an offset, as often as asked."""
-        batches = [batch for part in self.reader.partitions(self.checkpoint, end) for batch in self.reader.read(part)]
-        return sorted(pa.Table.from_batches(batches).column("id").to_pylist()) if batches else []
+    def ids(self, most: int | None = None) -> list[int]:
+        """One micro-batch of the history: the ids that came."""
+        return sorted(row["id"] for row in self.batch(most))
 
 
 def edge(database: Database) -> str:

@@ -1,6 +1,7 @@
 """A load goes on when the executors of a cluster are killed: their tasks are tried again on others."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +17,10 @@ from tests.spark.staged_loads import stages
 def test_every_executor_is_killed(target: Target, tmp_path: Path) -> None:
     """One had staged its rows and one was copying: each row is enqueued once by each job, and the stages are gone."""
     rows = 2_000
-    program = [sys.executable, "-m", "tests.spark.cluster"]
-    command = [*program, target.database.conninfo, target.queue, str(rows), str(tmp_path)]
-    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    assert json.loads(answer.stdout.splitlines()[-1]) == [rows, rows]
+    command = [sys.executable, "-m", "tests.spark.cluster", target.queue, str(rows), str(tmp_path)]
+    environment = os.environ | {"QUEUE_DSN": target.database.conninfo}
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    assert json.loads(said.splitlines()[-1]) == [rows, rows]
     assert len((tmp_path / "killed").read_text(encoding="utf-8").split()) == 4
     documents = target.database.rows(
         "select (convert_from(content, 'UTF8')::jsonb -> 'document')::bigint as document, count(*) as times"

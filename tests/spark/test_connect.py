@@ -4,16 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from sqlalchemy_fairqueue.spark import archive
 from tests.fixtures.database import Database
 from tests.spark.recorded import DAY, NOON, add
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytest.importorskip(
     "grpc", reason="Spark Connect is tested where its client is installed: pip install pyspark[connect]"
@@ -21,7 +18,7 @@ pytest.importorskip(
 
 
 @pytest.mark.long
-def test_a_connect_session_reads_loads_and_replays(spark: "SparkSession", database: Database, tmp_path: Path) -> None:
+def test_a_connect_session_reads_loads_and_replays(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     """The data source and the plain functions work over Connect as on a classic session; an archive can be read there,
     and made only on a classic one.
     """

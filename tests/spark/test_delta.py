@@ -1,28 +1,23 @@
 """The page's example that keeps the history in a table of Delta Lake."""
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-import sqlalchemy_fairqueue
+from tests.docs.pages import DOCS, blocks
 from tests.spark.report_history import frame, nasty
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "spark.md"
+_PAGE = DOCS / "spark.md"
 
 pytestmark = pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
 
 
-def test_the_history_in_a_delta_table(spark: "SparkSession", tmp_path: Path) -> None:
+def test_the_history_in_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     """A batch that comes again adds nothing, a later column is added, and compact leaves one file."""
     deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
-    (example,) = [
-        one for one in re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL) if "write_deltalake" in one
-    ]
+    (example,) = (one.text for one in blocks(_PAGE) if "write_deltalake" in one.text)
     folder = f"{tmp_path}/attempts"
     names: dict[str, Any] = {}
     exec(compile(example.replace("lake/attempts", folder), str(_PAGE), "exec"), names)  # noqa: S102 - our own page

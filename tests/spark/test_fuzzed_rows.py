@@ -4,32 +4,23 @@ FAIRQUEUE_FUZZ_ROWS is the number of rows, FAIRQUEUE_FUZZ_SEED the seed.
 """
 
 import os
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 from sqlalchemy import create_engine
 
 from sqlalchemy_fairqueue import BytesCodec, Queue
 from tests.fixtures.database import Database
 from tests.queue.row_grammar import Grammar, send
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "400"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
 _ROUND = 20
-_TABLES = {
-    "history": "fq_history",
-    "messages": "fq_message",
-    "dead_letters": "fq_dead_letter",
-    "channels": "fq_channel",
-}
 
 
 @pytest.mark.long
-def test_every_table_arrives(spark: "SparkSession", database_alone: Database) -> None:
+def test_every_table_arrives(spark: SparkSession, database_alone: Database) -> None:
     """Spark reads as many rows as there are, and all of their columns, after retries, burials and completions."""
     queue, grammar = Queue("documents", codec=BytesCodec()), Grammar(_SEED)
     engine = create_engine(database_alone.url)
@@ -46,7 +37,7 @@ def test_every_table_arrives(spark: "SparkSession", database_alone: Database) ->
                     case _:
                         queue.complete(engine, delivery)
     engine.dispose()
-    for table, source in _TABLES.items():
+    for table in ("history", "messages", "dead_letters", "channels"):
         options = {"dsn": database_alone.conninfo, "queue": "documents", "table": table, "numPartitions": "2"}
         found = spark.read.format("fairqueue").options(**options).load().collect()
-        assert len(found) == database_alone.value(f"select count(*) from {source}") > 0, table
+        assert len(found) == database_alone.value(f"select count(*) from fq_{table.removesuffix('s')}") > 0, table

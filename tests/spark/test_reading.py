@@ -1,28 +1,30 @@
 """Reading once: what arrives in Spark is what the tables hold, of one instant."""
 
+import doctest
+import inspect
 from contextlib import closing
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.orm import Session
+from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, StructType
+from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.spark import register
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, DataLoss
+from sqlalchemy_fairqueue.spark.reading.lag import history_lag
 from sqlalchemy_fairqueue.spark.source import FairQueueSource
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.spark.conftest import Target
-from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.spark.recorded import COLUMNS, DAY, NOON, add, held, seen, table
+from tests.spark.streams import edge
 
 
 @pytest.fixture
@@ -40,8 +42,7 @@ def parts(database: Database, **options: object) -> Any:
 
 def rows(made: Any, partitions: Any) -> list[dict[str, Any]]:
     """What the parts give."""
-    batches = [batch for part in partitions for batch in made.read(part)]
-    return pa.Table.from_batches(batches).to_pylist() if batches else []
+    return [row for part in partitions for batch in made.read(part) for row in batch.to_pylist()]
 
 
 def read(database: Database, **options: object) -> list[dict[str, Any]]:
@@ -49,18 +50,19 @@ def read(database: Database, **options: object) -> list[dict[str, Any]]:
     return rows(*parts(database, **options))
 
 
-def test_the_history_arrives_row_for_row(spark: "SparkSession", target: Target) -> None:
+def by(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows in the order of a column."""
+    return sorted(rows, key=lambda row: row[name])
+
+
+def test_the_history_arrives_row_for_row(spark: SparkSession, target: Target) -> None:
     """Every column of every row is what the table has: nulls, empty texts, quotes, ends of lines, microseconds."""
     add(target.database, 40)
     add(target.database, 8, finished=NOON - DAY)
     frame = spark.read.format("fairqueue").options(**target.options, numPartitions="3").load()
     assert tuple(frame.columns) == COLUMNS
     assert frame.rdd.getNumPartitions() == 3
-    seen = frame.selectExpr("* except (enqueued_at, ready_at, started_at, finished_at)").collect()
-    times = frame.selectExpr("id", *(f"unix_micros({name}) - 0 as {name}" for name in COLUMNS[8:12])).collect()
-    held = table(target.database)
-    assert in_order(seen) == [row[:8] + row[12:] for row in held]
-    assert sorted(map(tuple, times)) == [(row[0], *(round(at.timestamp() * 1e6) for at in row[8:12])) for row in held]
+    assert seen(frame) == held(target.database)
 
 
 def test_columns_channels_and_times_are_chosen(database: Database) -> None:
@@ -90,7 +92,7 @@ def test_any_text_arrives_as_it_is(database: Database) -> None:
         cursor.executemany("update fq_history set error = %s where message_id = %s", zip(texts, count(1), strict=False))
         connection.commit()
     assert sorted(row["error"] for row in read(database, columns="error")) == sorted(texts)
-    rows = sorted(read(database, columns="message_id,error,consumer"), key=lambda row: row["message_id"])
+    rows = by("message_id", read(database, columns="message_id,error,consumer"))
     assert [row["error"] for row in rows] == texts
     assert [row["consumer"] for row in rows[:4]] == [None, 'worker, "two"'] * 2
 
@@ -100,44 +102,41 @@ def test_instants_need_no_order(database: Database) -> None:
     add(database, 2)
     database.execute("update fq_history set ready_at = enqueued_at - 7, finished_at = -1 where message_id = 1")
     names = ("enqueued_at", "ready_at", "started_at", "finished_at")
-    held = [dict(zip(names, row[8:12], strict=True)) for row in table(database)]
-    by_id = sorted(read(database, columns=f"id,{','.join(names)}"), key=lambda row: row["id"])
-    assert [{name: row[name] for name in names} for row in by_id] == held
-    for name in names:
-        alone = sorted(read(database, columns=f"id,{name}"), key=lambda row: row["id"])
-        assert [row[name] for row in alone] == [row[name] for row in held]
+    expected = [dict(zip(names, row[8:12], strict=True)) for row in table(database)]
+    for some in (names, *((name,) for name in names)):
+        found = by("id", read(database, columns=",".join(("id", *some))))
+        assert [{name: row[name] for name in some} for row in found] == [
+            {name: row[name] for name in some} for row in expected
+        ]
 
 
 def test_all_tasks_read_one_instant(database: Database) -> None:
     """What was not committed when the read was planned comes in no task, whenever that runs; the rest in one."""
     add(database, 10)
-    with (
-        closing(psycopg.connect(database.conninfo)) as open_since_before,
-        closing(psycopg.connect(database.conninfo)) as late,
-    ):
-        add(open_since_before, 2)
+    with closing(psycopg.connect(database.conninfo)) as early, closing(psycopg.connect(database.conninfo)) as late:
+        add(early, 2)
         add(late, 2)
         add(database, 5)
-        held = [row[0] for row in table(database)]
+        expected = [row[0] for row in table(database)]
         made, planned = parts(database, numPartitions=4)
         assert len(planned) == 4
-        seen = rows(made, planned[:2])
-        open_since_before.commit()
+        found = rows(made, planned[:2])
+        early.commit()
         late.rollback()
         add(database, 5)
-        seen += rows(made, planned[2:])
-    assert sorted(row["id"] for row in seen) == held
+        found += rows(made, planned[2:])
+    assert sorted(row["id"] for row in found) == expected
 
 
 def test_rows_that_move_to_their_day_are_read_once(database: Database, clock: Clock) -> None:
     """Housekeeping moves rows from the default partition to their day between two tasks: each comes once."""
     add(database, 12, finished=clock.now())
     made, planned = parts(database, numPartitions=3)
-    seen = rows(made, planned[:1])
+    found = rows(made, planned[:1])
     assert database.value("select count(*) from fq_keep_history(1)") == 2
     assert database.value("select count(*) from fq_history_default") == 0
-    seen += rows(made, planned[1:])
-    assert sorted(row["id"] for row in seen) == list(range(1, 13))
+    found += rows(made, planned[1:])
+    assert sorted(row["id"] for row in found) == list(range(1, 13))
 
 
 def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock: Clock) -> None:
@@ -152,16 +151,11 @@ def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock:
     database.execute("select fq_keep_history(0)")
     with pytest.raises(DataLoss, match=f"from {began:%Y-%m-%d} until .* were pruned .*; go on without them with"):
         rows(made, planned)
-    assert rows(tolerant, same) == []
-    assert rows(other, elsewhere) == []
-    assert read(database) == []
+    assert rows(tolerant, same) == rows(other, elsewhere) == read(database) == []
 
 
 def test_between_two_offsets(database: Database) -> None:
     """Behind one offset up to another the rows are those that a stream gives: below the open transactions."""
-    from sqlalchemy_fairqueue.spark.reading.lag import history_lag  # noqa: PLC0415
-    from tests.spark.streams import edge  # noqa: PLC0415
-
     add(database, 4)
     first = edge(database)
     add(database, 4)
@@ -179,23 +173,20 @@ def test_between_two_offsets(database: Database) -> None:
     assert len(read(database, startingOffsets="earliest", endingOffsets="latest")) == 13
 
 
-def test_live_tables(database: Database) -> None:
+def test_live_tables(database: Database, engine: Engine) -> None:
     """Messages, channels and dead letters come with their types; contents as bytes."""
-    queue, engine = Queue("documents"), create_engine(database.url)
-    with Session(engine) as session, session.begin():
-        queue.plans.configure(session, "gold", ChannelPolicy(rate="1/2s", weight=3))
-        queue.configure_channel(session, "a", plan="gold")
-        queue.enqueue(session, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"}, cost=7)
-        queue.enqueue(session, channel="b", payload={"n": 2}, kind="index", key="k")
+    queue = Queue("documents")
+    queue.plans.configure(engine, "gold", ChannelPolicy(rate="1/2s", weight=3))
+    queue.configure_channel(engine, "a", plan="gold")
+    queue.enqueue(engine, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"}, cost=7)
+    queue.enqueue(engine, channel="b", payload={"n": 2}, kind="index", key="k")
     (dead,) = [one for one in queue.dequeue(engine, limit=2, lease=timedelta(minutes=1)) if one.channel == "b"]
     queue.bury(engine, dead, reason="poison")
-    engine.dispose()
     (message,) = read(database, table="messages", queue="documents")
     assert (message["channel"], message["content"], message["headers"]) == ("a", b'{"n":1}', '{"trace": "x"}')
     assert (message["priority"], message["due_at"], message["deliveries"]) == (5, None, 1)
+    assert (message["cost"], message["group"], message["cancelled"]) == (7, None, False)
     assert message["lease_id"] is not None
-    assert message["cancelled"] is False
-    assert (message["cost"], message["group"]) == (7, None)
     channels = read(database, table="channels", columns="channel,rate_interval,weight,paused_at,plan")
     assert sorted(channels, key=lambda row: str(row["channel"])) == [
         {"channel": "a", "rate_interval": timedelta(seconds=2), "weight": 3, "paused_at": None, "plan": "gold"},
@@ -220,49 +211,55 @@ def test_a_read_that_is_left_or_refused_leaves_nothing_behind(database: Database
         rows(made, [part])
 
 
+_ONCE: list[tuple[dict[str, str], str]] = [
+    ({"table": "leases"}, "option table is 'leases'"),
+    ({"columns": "id,colour"}, "option columns names 'colour'"),
+    ({"columns": "id,id"}, "names a column twice: id, id"),
+    ({"numPartitions": "0"}, "option numPartitions is 0"),
+    ({"table": "messages", "since": "2026-01-01"}, "option since is for the history, and table is 'messages'"),
+    ({"since": "yesterday"}, "option since is 'yesterday'"),
+    ({"since": "2026-01-02", "until": "2026-01-02"}, "since '2026-01-02' is not before until '2026-01-02'"),
+    ({"startingOffsets": "first"}, "option startingOffsets is 'first'"),
+    ({"startingOffsets": '{"xid": 5}'}, r"option startingOffsets is \{'xid': 5\}"),
+    ({"startingOffsets": "latest"}, "startingOffsets latest or endingOffsets earliest leave nothing to read"),
+    ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for streams"),
+    ({"table": "changes", "slot": "a"}, "table 'changes' can only be followed as a stream"),
+]
+_FOLLOWED: list[tuple[dict[str, str], str]] = [
+    ({"table": "messages"}, "table 'messages' cannot be followed as a stream"),
+    ({"endingOffsets": "latest"}, "option endingOffsets is for reading once"),
+    ({"since": "2026-01-01"}, "option since is for reading once"),
+    ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is 0"),
+    ({"table": "changes"}, "option slot is for table 'changes', which needs it"),
+    ({"slot": "changes"}, "option slot is for table 'changes', .* table is 'history'"),
+    ({"table": "changes", "slot": "A b"}, "option slot is 'A b'"),
+    ({"table": "changes", "slot": "a", "numPartitions": "2"}, "option numPartitions is not for table 'changes'"),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"table": "leases"}, r"option table is 'leases'; give one of history, messages, channels, dead_letters"),
-        ({"columns": "id,colour"}, r"option columns names 'colour'; table history has id, queue, .*recorded_xid"),
-        ({"columns": "id,id"}, r"names a column twice: id, id; give each once"),
-        ({"numPartitions": "0"}, r"option numPartitions is 0; give an int from 1 to 1000"),
-        ({"numPartition": "2"}, r"option 'numPartition' is unknown; did you mean numPartitions\?"),
-        ({"table": "messages", "since": "2026-01-01"}, r"option since is for the history, and table is 'messages'"),
-        ({"since": "yesterday"}, r"option since is 'yesterday'; give an instant like"),
-        ({"since": "2026-01-02", "until": "2026-01-02"}, r"since '2026-01-02' is not before until '2026-01-02'"),
-        (
-            {"startingOffsets": "first"},
-            r"option startingOffsets is 'first'; give earliest, latest, or an offset as JSON",
-        ),
-        ({"startingOffsets": '{"xid": 5}'}, r"option startingOffsets is \{'xid': 5\}, which is no offset"),
-        ({"startingOffsets": "latest"}, r"startingOffsets latest or endingOffsets earliest leave nothing to read"),
-        ({"maxOffsetsPerTrigger": "5"}, r"option maxOffsetsPerTrigger is for streams"),
-    ],
+    ("way", "options", "words"), [*(("reader", *one) for one in _ONCE), *(("streamReader", *one) for one in _FOLLOWED)]
 )
-def test_wrong_options_are_refused_on_the_driver(options: dict[str, str], words: str) -> None:
-    """Before anything is connected to, the error names the option, its value, and what it may be."""
+def test_wrong_options_are_refused_on_the_driver(way: str, options: dict[str, str], words: str) -> None:
+    """Before anything is connected to, the error names the option and its value."""
     given = {"dsn": "postgresql://nobody@nowhere.invalid/none"} | options
     with pytest.raises(BadOption, match=words):
-        FairQueueSource(given).reader(FairQueueSource(given).schema())
+        getattr(FairQueueSource(given), way)(FairQueueSource(given).schema())
 
 
 def test_a_schema_of_the_user_chooses_columns() -> None:
     """A schema that the user gives chooses columns by name and must have their types."""
-    from pyspark.sql.types import IntegerType, StructType  # noqa: PLC0415
-
-    given = {"dsn": "postgresql:///none"}
-    with pytest.raises(BadFrame, match=r"column 'id' as int, and table history has it as bigint; give that"):
-        FairQueueSource(given).reader(StructType().add("id", IntegerType()))
-    with pytest.raises(BadFrame, match="column 'colour'; table history has id"):
-        FairQueueSource(given).reader(StructType().add("colour", IntegerType()))
-    with pytest.raises(BadFrame, match="has no columns"):
-        FairQueueSource(given).reader(StructType())
-    with pytest.raises(BadFrame, match="column 'error' as never null, and table history has nulls in it"):
-        FairQueueSource(given).reader(StructType().add("error", "string", nullable=False))
+    for schema, words in (
+        (StructType().add("id", IntegerType()), "column 'id' as int, and table history has it as bigint"),
+        (StructType().add("colour", IntegerType()), "column 'colour'"),
+        (StructType(), "has no columns"),
+        (StructType().add("error", "string", nullable=False), "column 'error' as never null"),
+    ):
+        with pytest.raises(BadFrame, match=words):
+            FairQueueSource({"dsn": "postgresql:///none"}).reader(schema)
 
 
-def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target: Target) -> None:
+def test_spark_knows_which_columns_are_never_null(spark: SparkSession, target: Target) -> None:
     """The history's columns are nullable as the table's are, or as the user's schema says, which takes what comes.
     Durations and binaries are Spark's own types.
     """
@@ -273,13 +270,28 @@ def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target:
     add(target.database, 3)
     source = spark.read.format("fairqueue").options(**target.options)
     nullable = {field.name for field in source.load().schema if field.nullable}
-    missing = (
+    assert nullable == {"consumer", "error", "group"}
+    optional = (
         "select attname from pg_attribute where attrelid = 'fq_history'::regclass and attnum > 0 and not attnotnull"
     )
-    named = {"group_id": "group"}
-    assert nullable == {named.get(row.attname, row.attname) for row in target.database.rows(missing)}
-    assert nullable == {"consumer", "error", "group"}
+    assert {row.attname.removesuffix("_id") for row in target.database.rows(optional)} == nullable
     frame = source.schema("id bigint, error string, message_id bigint not null").load()
     assert sorted(tuple(row) for row in frame.collect()) == [
         (i, row[13], row[4]) for i, row in enumerate(table(target.database), 1)
     ]
+
+
+def test_the_example_runs(spark: SparkSession, database: Database, engine: Engine) -> None:
+    """The data source reads a table of a queue."""
+    names = {
+        "register": register,
+        "spark": spark,
+        "engine": engine,
+        "queue": Queue("documents"),
+        "dsn": database.conninfo,
+    }
+    reported: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False)
+    example = inspect.getdoc(register) or ""
+    runner.run(doctest.DocTestParser().get_doctest(example, names, "register", None, 0), out=reported.append)
+    assert (runner.tries, runner.failures) == (4, 0), "".join(reported)

@@ -11,22 +11,24 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine, text
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, NullPool, create_engine
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.embedded import Server, embedded_server
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, StageIncomplete
+from sqlalchemy_fairqueue.spark.writing.load import Load
 from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
 from tests.fixtures.waits import Waits
 from tests.spark.conftest import databases_of
-from tests.spark.staged_loads import begin_batch, messages, stage, stage_batches, stage_by_task, stages, start
+from tests.spark.staged_loads import Row, messages, run, stage, stage_batches, stage_by_task, stages, start
 
-ROWS: list[tuple[str, str, str | None]] = [("a", "1", None), ("b", "2", None)]
+ROWS: list[Row] = [("a", "1", None), ("b", "2", None)]
 HOLD_KEY = """
 select * from fq_enqueue('q', '{a}', '{x}', '{x}', '{null}', '{null}', '{null}', '{null}', '{held}', '{null}')
 """
+MERGE_WAITS = "select 1 from pg_stat_activity where application_name like '%merge' and wait_event_type = 'Lock'"
+Drive = Callable[[str], "subprocess.Popen[str]"]
 DRIVER = """
 import os, sys
 from tests.fixtures.database import Database, install
@@ -60,22 +62,17 @@ def own(restarted: tuple[Server, Callable[[], Database]]) -> tuple[Server, Datab
 
 
 @pytest.fixture
-def driver(database: Database) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+def driver(database: Database) -> Iterator[Drive]:
     """A driver in a process of its own that stops where it is told: ``driver("before")`` the merge, or after it."""
     running = []
 
-    def run(until: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, until],
-            env=os.environ | {"DATABASE": database.url.render_as_string(hide_password=False)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        running.append(process)
-        return process
+    def drive(until: str) -> "subprocess.Popen[str]":
+        environment = os.environ | {"DATABASE": database.url.render_as_string(hide_password=False)}
+        command, pipe = [sys.executable, "-c", DRIVER, until], subprocess.PIPE
+        running.append(subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True))
+        return running[-1]
 
-    yield run
+    yield drive
     for process in running:
         process.kill()
         process.communicate()
@@ -109,46 +106,26 @@ def test_a_percent_sign_in_the_name_of_a_schema(database: Database) -> None:
     with create_engine(database.url, poolclass=NullPool).begin() as connection:
         connection.exec_driver_sql('create schema "50%% s"')
         install(connection, schema="50% s")
-    load = start(database, schema="50% s")
-    assert load.merge([stage(load, 1, ("a", "1", None))]).created == 1
+    assert run(database, ("a", "1", None), schema="50% s").created == 1
     assert start(database, schema="50% s").stage is None
     assert stages(database) == 0
 
 
-def test_a_task_that_fails_leaves_nothing_behind(database: Database) -> None:
-    """What it had copied is rolled back with its transaction; others' rows wait for the job's end."""
-
-    def failing() -> Iterator[list[tuple[str, str, str | None]]]:
-        yield [("c", "3", None)]
-        raise OSError("the disk of this executor is full")
-
-    load = start(database)
-    stage(load, 1, *ROWS)
-    with pytest.raises(OSError, match="disk"):
-        stage_batches(load, 2, failing(), partition=1)
-    assert load.stage is not None
-    assert database.value(f"select count(*) from {load.stage.quoted}") == 2
-    load.drop()
-    assert (messages(database), stages(database)) == ([], 0)
-
-
-def test_a_driver_killed_before_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
+def test_a_driver_killed_before_the_merge(database: Database, driver: Drive) -> None:
     """Nothing is enqueued; the job is run again, and drops what was left behind, but no stage of another job."""
     process = driver("before")
     assert said(process) == "staged"
     kill(process)
     assert (messages(database), stages(database)) == ([], 1)
     others = [start(database, "another job"), start(database, None)]
-    load = start(database)
-    assert load.merge([stage(load, 1, *ROWS)]).merged
-    assert len(messages(database)) == 2
-    assert stages(database) == 2
+    assert run(database, *ROWS).merged
+    assert (len(messages(database)), stages(database)) == (2, 2)
     for other in others:
         assert other.merge([stage(other, 1, *ROWS)]).merged
     assert stages(database) == 0
 
 
-def test_a_driver_killed_after_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
+def test_a_driver_killed_after_the_merge(database: Database, driver: Drive) -> None:
     """All is enqueued; the job that is run again finds that out before its tasks copy anything, and cleans up."""
     process = driver("after")
     assert [said(process), said(process)] == ["staged", "merged"]
@@ -180,10 +157,9 @@ def test_a_run_that_copies_keeps_its_stage(database: Database) -> None:
     """The other run of its job does not wait for it; nor does it fail, for the job is merged then."""
     other = start(database)
 
-    def batches() -> Iterator[Sequence[tuple[str, str, str | None]]]:
+    def batches() -> Iterator[Sequence[Row]]:
         yield ROWS
-        load = start(database)
-        assert load.merge([stage(load, 1, *ROWS)]).merged
+        assert run(database, *ROWS).merged
         yield ROWS
 
     report = stage_batches(other, 1, batches())
@@ -194,28 +170,30 @@ def test_a_run_that_copies_keeps_its_stage(database: Database) -> None:
 
 def test_a_micro_batch_drops_stages_of_its_job(database: Database) -> None:
     """The one that merges does; one that was merged before drops none, as the other run may be at the next."""
-    runs = [begin_batch(database) for _ in range(3)]
-    staged = [replace(stage(run, 1, *ROWS), source="query") for run in runs]
-    later = begin_batch(database)
-    assert runs[2].merge([staged[2]], 7).merged
+
+    def merged(load: Load, batch: int) -> bool:
+        return load.merge([replace(stage(load, 1, *ROWS), source="query")], batch).merged
+
+    for load in [start(database, stream=True) for _ in range(2)]:
+        stage(load, 1, *ROWS)
+    first, later = start(database, stream=True), start(database, stream=True)
+    assert merged(first, 7)
     assert stages(database) == 1
-    following = begin_batch(database)
-    assert not later.merge([replace(stage(later, 1, *ROWS), source="query")], 7).merged
+    following = start(database, stream=True)
+    assert not merged(later, 7)
     assert stages(database) == 1
-    assert following.merge([replace(stage(following, 1, *ROWS), source="query")], 8).merged
+    assert merged(following, 8)
     assert (len(messages(database)), stages(database)) == (4, 0)
 
 
-def test_a_driver_killed_in_the_merge(
-    database: Database, driver: Callable[[str], "subprocess.Popen[str]"], waits: Waits
-) -> None:
+def test_a_driver_killed_in_the_merge(database: Database, driver: Drive, waits: Waits) -> None:
     """The server notices and gives the transaction up: whoever runs the job again does not wait for it for long."""
     rival = create_engine(database.url, poolclass=NullPool)
     with rival.connect() as connection:
         connection.exec_driver_sql(HOLD_KEY)
         process = driver("after")
         assert said(process) == "staged"
-        waits.until("select 1 from pg_stat_activity where application_name like '%merge' and wait_event_type = 'Lock'")
+        waits.until(MERGE_WAITS)
         kill(process)
         # With the key still held, only the end of the dead driver's transaction lets this go on.
         waits.until(
@@ -223,8 +201,7 @@ def test_a_driver_killed_in_the_merge(
             " where datname = current_database() and application_name like '%merge')"
         )
     assert messages(database) == []
-    load = start(database)
-    assert load.merge([stage(load, 1, *ROWS)]).merged
+    assert run(database, *ROWS).merged
     assert len(messages(database)) == 2
 
 
@@ -254,7 +231,7 @@ def test_the_server_is_restarted_while_a_task_copies(
     load = start(database)
     first = stage(load, 1, *ROWS)
 
-    def interrupted() -> Iterator[list[tuple[str, str, str | None]]]:
+    def interrupted() -> Iterator[list[Row]]:
         yield [("c", "3", None)]
         server.restart(mode)
         yield [("c", "3", None)] * 10_000
@@ -278,18 +255,13 @@ def test_the_server_is_restarted_while_the_driver_merges(
     server, database = own
     load = start(database)
     staged = [stage(load, 1, ("a", "1", "held"), ("b", "2", None))]
-    waits = create_engine(database.url, isolation_level="AUTOCOMMIT")
     rival = create_engine(database.url, poolclass=NullPool)
     with ThreadPoolExecutor(1) as threads, rival.connect() as connection:
         connection.exec_driver_sql(HOLD_KEY)
         merging = threads.submit(load.merge, staged)
-        with waits.connect() as watch:
-            found = None
-            while found is None:
-                found = watch.exec_driver_sql(
-                    "select 1 from pg_stat_activity where application_name like '%%merge' and wait_event_type = 'Lock'"
-                ).first()
-        waits.dispose()
+        while not database.value(MERGE_WAITS):
+            pass
+        database.own.dispose()
         server.restart(mode)
         connection.invalidate()
         if mode == "fast":
@@ -304,10 +276,10 @@ def test_two_jobs_at_once_on_the_same_channels(database: Database) -> None:
     """Both go through, with keys in opposite order, and a key that both have stands once."""
     count = 200
     rows = [(f"c{n % 7}", str(n), str(n)) for n in range(count)]
-    loads = [start(database, job) for job in ("one", "two")]
-    staged = [stage(loads[0], 1, *rows), stage(loads[1], 1, *reversed(rows))]
+    one, two = start(database, "one"), start(database, "two")
+    staged = [[stage(one, 1, *rows)], [stage(two, 1, *reversed(rows))]]
     with ThreadPoolExecutor(2) as threads:
-        results = list(threads.map(lambda pair: pair[0].merge([pair[1]]), zip(loads, staged, strict=True)))
+        results = list(threads.map(Load.merge, (one, two), staged))
     assert [result.merged for result in results] == [True, True]
     assert sum(result.created for result in results) == sum(result.duplicates for result in results) == count
     assert len(set(messages(database))) == count
@@ -317,24 +289,20 @@ def test_workers_drain_while_a_load_merges(database: Database, engine: Engine) -
     """Of the load all or nothing is to be seen; whatever is delivered meanwhile and afterwards comes once."""
     count, business = 2_000, 200
     queue = Queue("q")
-    with Session(engine) as session, session.begin():
-        for number in range(business):
-            queue.enqueue(session, channel=f"c{number % 20}", payload=f"business {number}")
+    queue.enqueue_many(engine, [Enqueue(channel=f"c{n % 20}", payload=f"business {n}") for n in range(business)])
     load = start(database)
-    staged = [
-        stage(load, part, *((f"c{n % 20}", f"load {n}", None) for n in range(part, count, 2)), partition=part)
-        for part in (0, 1)
-    ]
+    rows: list[Row] = [(f"c{n % 20}", f"load {n}", None) for n in range(count)]
+    staged = [stage(load, part, *rows[part::2], partition=part) for part in (0, 1)]
     seen: set[int] = set()
     delivered: list[str] = []
     there = threading.Event()
 
     def watch() -> None:
         # None is completed before the first poll that finds some: that poll must find all.
-        statement = text("select count(*) from fq_message where convert_from(content, 'UTF8') like '\"load%'")
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            while not seen - {0}:
-                seen.add(connection.scalar(statement) or 0)
+        while not seen - {0}:
+            seen.add(
+                database.value("select count(*) from fq_message where convert_from(content, 'UTF8') like '\"load%'")
+            )
         there.set()
 
     def drain() -> None:

@@ -1,7 +1,7 @@
 """Work that is done twice: by the SQL functions under a clock that stands still, and by the simulator."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
@@ -38,6 +38,15 @@ _PATIENT = {
     "fq_attend": ("c_still constant bigint := 1000000", "c_still constant bigint := 9000000000000000"),
 }
 """Constants of the functions, and values with which no channel ever stands still for too long."""
+
+
+def row(message: int, enqueued: int, started: int, finished: int, **more: Any) -> dict[str, Any]:
+    """An attempt in a channel of its own, times counted from START."""
+    return {
+        "id": message, "queue": "q", "channel_id": message, "channel": f"tenant-{message}", "message_id": message,
+        "kind": "work", "attempt": 1, "enqueued_at": START + enqueued, "ready_at": START + more.pop("ready", enqueued),
+        "started_at": START + started, "finished_at": START + finished, "outcome": "completed", **more,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,26 +117,14 @@ class Program:
         """The attempts, as if each had begun when it was ready."""
         rows: list[dict[str, Any]] = []
         for number, (task, at) in enumerate(zip(self.tasks, self.enqueues_at, strict=True)):
-            ready = at + task.delay
+            enqueued, ready = at - START, at - START + task.delay
+            outcomes = ["retried"] * (len(task.attempts) - 1) + ["completed"]
             for attempt, (service, again) in enumerate(task.attempts):
-                rows.append(
-                    {
-                        "id": len(rows) + 1,
-                        "queue": "q",
-                        "channel_id": task.channel + 1,
-                        "channel": name_of(task.channel),
-                        "message_id": number + 1,
-                        "kind": "work",
-                        "attempt": attempt + 1,
-                        "enqueued_at": at,
-                        "ready_at": ready,
-                        "started_at": ready,
-                        "finished_at": ready + service,
-                        "outcome": "completed" if attempt + 1 == len(task.attempts) else "retried",
-                        "priority": task.priority or None,
-                        "cost": task.cost,
-                    }
-                )
+                rows.append(row(
+                    number + 1, enqueued, ready, ready + service, ready=ready, id=len(rows) + 1, attempt=attempt + 1,
+                    channel_id=task.channel + 1, channel=name_of(task.channel), outcome=outcomes[attempt],
+                    priority=task.priority or None, cost=task.cost,
+                ))  # fmt: skip
                 ready += service + again
         return pa.Table.from_pylist(rows)
 
@@ -145,11 +142,6 @@ def policies() -> st.SearchStrategy[ChannelPolicy]:
         rate=st.none() | st.builds(Rate, st.just(1), st.sampled_from((7, 40)).map(duration), burst=st.integers(1, 3)),
         weight=st.integers(1, 4),
     )
-
-
-def _at_once(task: Task) -> tuple[tuple[int, int], ...]:
-    """The attempts of a task without delays between them: a replay does not know that a retry keeps the priority."""
-    return tuple((service, 0) for service, _ in task.attempts)
 
 
 @st.composite
@@ -178,15 +170,11 @@ def programs(
     tasks = draw(st.lists(task, min_size=draw(st.sampled_from((1, 25))), max_size=40).map(tuple))
     if priorities:
         urgent = draw(st.lists(st.sampled_from((0, 0, 0, 1, 5)), min_size=len(tasks), max_size=len(tasks)))
+        # Without delays between attempts: a replay does not know that a retry keeps the priority.
         tasks = tuple(
-            Task(
-                one.channel,
-                one.gap,
-                0 if priority else one.delay,
-                priority,
-                _at_once(one) if priority else one.attempts,
-                one.cost,
-            )
+            replace(one, delay=0, priority=priority, attempts=tuple((service, 0) for service, _ in one.attempts))
+            if priority
+            else one
             for one, priority in zip(tasks, urgent, strict=True)
         )
     return Program(

@@ -42,31 +42,17 @@ def simulated(program: Program) -> list[tuple[int, int, int]]:
     return [delivery[1:] for delivery in deliveries]
 
 
-def test_one_at_a_time(kernel: Kernel) -> None:
-    """Workers that take one message at a time get those that the SQL gives them, in that order, at those instants."""
-
-    @given(programs(batch=1))
-    def check(program: Program) -> None:
-        assert simulated(program) == done(kernel, program)
-
-    check()
-
-
-def test_batches(kernel: Kernel) -> None:
-    """So do workers that take several, in the order of the turns within each batch."""
-
-    @given(programs())
-    def check(program: Program) -> None:
-        assert simulated(program) == done(kernel, program)
-
-    check()
-
-
-@pytest.mark.many(1)
-@pytest.mark.parametrize("batch", [1, None], ids=["one at a time", "batches"])
-@pytest.mark.parametrize("fair_by", ["cost", "seconds"])
-def test_by_cost(kernel: Kernel, fair_by: FairBy, batch: int | None) -> None:
-    """So do workers of a queue that is fair by cost, known when it is enqueued or when an attempt ends."""
+@pytest.mark.parametrize(
+    ("fair_by", "batch"),
+    [
+        ("messages", 1), ("messages", None), ("seconds", None),
+        *(pytest.param(*one, marks=pytest.mark.whole) for one in (("cost", 1), ("cost", None), ("seconds", 1))),
+    ],
+)  # fmt: skip
+def test_random_programs(kernel: Kernel, fair_by: FairBy, batch: int | None) -> None:
+    """Workers get the messages that the SQL gives them, in that order, at those instants: one at a time, or several in
+    the order of the turns within each batch; fair by messages, by costs, or by seconds, known when an attempt ends.
+    """
 
     @given(programs(batch=batch, fair_by=fair_by))
     def check(program: Program) -> None:
