@@ -22,7 +22,7 @@ pytest.register_assert_rewrite(
 pytest_plugins = [
     "tests.fixtures.options",  # --full, --sample, --whole; Hypothesis profiles
     "tests.fixtures.garbage",  # none of modules and tests
-    "tests.fixtures.server",  # server, private_server, postgresql_proc
+    "tests.fixtures.server",  # server, private_server
     "tests.fixtures.database",  # database, empty_database, make_database
     "tests.fixtures.drivers",  # FAIRQUEUE_DRIVER
     "tests.fixtures.forks",  # forked_children

@@ -77,3 +77,29 @@ def test_migrations_of_the_start_page(
     assert said in done, done
     migrated = empty_database.value("select to_regclass('alembic_version') is not null")
     assert migrated == bool(removed), "the application's database is left alone"
+
+
+_ON_ITS_SERVER = """
+from sqlalchemy import text
+
+def test_both(fairqueue_engine, postgresql):
+    where = "select current_setting('data_directory')"
+    [(theirs,)] = postgresql.execute(where).fetchall()
+    with fairqueue_engine.connect() as connection:
+        assert connection.scalar(text(where)) == theirs
+"""
+
+
+def test_beside_pytest_postgresql(server_url: URL, tmp_path: Path) -> None:
+    """The fixture of the page puts the databases on the server that pytest-postgresql knows."""
+    [conftest] = [one.text for one in blocks(_DOCS / "testing.md") if one.file == "conftest_with_pytest_postgresql.py"]
+    # It starts no server as root, so it is told of one that runs.
+    (tmp_path / "conftest.py").write_text(conftest.replace("postgresql_proc", "postgresql_noproc"))
+    client = "from pytest_postgresql import factories\npostgresql = factories.postgresql('postgresql_noproc')\n"
+    (tmp_path / "test_shop.py").write_text(client + _ON_ITS_SERVER)
+    host = server_url.host or str(server_url.query["host"])
+    options = (
+        f"--postgresql-host={host} --postgresql-port={server_url.port or 5432} --postgresql-user={server_url.username}"
+    )
+    said = pytest_said(tmp_path, "-p", "pytest_postgresql.plugin", *options.split(), "test_shop.py")
+    assert "1 passed" in said, said
