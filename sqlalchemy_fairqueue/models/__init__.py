@@ -1,8 +1,8 @@
 """Mapped classes for queries and relationships over fairqueue's tables, as ``op.create_fairqueue`` installs them.
 
 The classes are for reading: a flush that would write a row is refused, and the error says what writes it instead. The
-classes here are mapped on first access, to a MetaData of their own (:data:`metadata`). To map the tables in the
-MetaData of your Base, call :func:`make_models`; to write the classes yourself, use the mixins.
+classes here are mapped when the first of them is asked for, or their MetaData (:data:`metadata`). To map the tables in
+the MetaData of your Base, call :func:`make_models`; to write the classes yourself, use the mixins.
 """
 
 # ruff: noqa: F403 - __all__ names what the stars import
@@ -19,9 +19,11 @@ from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8,
 from sqlalchemy_fairqueue.sql.grants import RoleGrant
 
 if TYPE_CHECKING:
+    from sqlalchemy import MetaData
+
     from sqlalchemy_fairqueue.models.classes import *
 
-metadata = DefaultBase.metadata
+    metadata: MetaData
 
 __all__ = [
     "Duration", "FairqueueMixin", "Instant", "Models", "ReadOnlyModel", "RoleGrant", "RoleName", "Xid8",
@@ -31,10 +33,11 @@ __all__ += classes.__all__
 
 
 def __getattr__(name: str) -> Any:
-    if name not in classes.MIXINS:
+    if name != "metadata" and name not in classes.MIXINS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(default_models(), name)
+    models = default_models()
+    return DefaultBase.metadata if name == "metadata" else getattr(models, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *classes.MIXINS})
+    return sorted({*globals(), *classes.MIXINS, "metadata"})

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.installed
 
 ODD = 'My "odd" %:schema'
 TWO = f"{MODELS}\nmake_models(Base, 'apps')"
-READY_MADE = "from sqlalchemy_fairqueue.models import Message, metadata; Base.metadata = metadata"
+READY_MADE = "from sqlalchemy_fairqueue.models import metadata; Base.metadata = metadata"
 CONVENTION = (
     "metadata = sa.MetaData(naming_convention={'ix': 'i_%(column_0_label)s', 'ck': 'c_%(constraint_name)s', "
     "'pk': 'p_%(table_name)s', 'uq': 'u_%(table_name)s'})"

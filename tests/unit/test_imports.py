@@ -14,9 +14,9 @@ sys.modules |= dict.fromkeys({_ABSENT!r})
 import sqlalchemy_fairqueue
 assert not sys.modules.keys() & {{"sqlalchemy_fairqueue.models", "sqlalchemy_fairqueue.worker"}}
 assert set(sqlalchemy_fairqueue.__all__) <= set(dir(sqlalchemy_fairqueue))
-assert not sqlalchemy_fairqueue.models.metadata.tables
+assert not sqlalchemy_fairqueue.models.DefaultBase.metadata.tables
 assert not hasattr(sqlalchemy_fairqueue.models, "Msg")
-assert not sqlalchemy_fairqueue.models.metadata.tables
+assert not sqlalchemy_fairqueue.models.DefaultBase.metadata.tables
 
 # A producer imports nothing that converts arguments of jobs; one of jobs no pydantic.
 from sqlalchemy.orm import Session
@@ -36,11 +36,12 @@ def parse(upload: str) -> None: ...
 
 parse.prepare("a", "b")
 assert "msgspec" in sys.modules and "pydantic" not in sys.modules
-assert not sqlalchemy_fairqueue.models.metadata.tables
+assert not sqlalchemy_fairqueue.models.DefaultBase.metadata.tables
 
 # Each way to name a class finds it.
 {{use}}
 assert sqlalchemy_fairqueue.Worker is sqlalchemy_fairqueue.worker.Worker
+assert sqlalchemy_fairqueue.models.metadata.tables
 assert sqlalchemy_fairqueue.models.Message is sqlalchemy_fairqueue.models.Message
 assert set(sqlalchemy_fairqueue.models.__all__) <= set(dir(sqlalchemy_fairqueue.models))
 
