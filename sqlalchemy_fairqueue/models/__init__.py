@@ -19,11 +19,9 @@ from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8,
 from sqlalchemy_fairqueue.sql.grants import RoleGrant
 
 if TYPE_CHECKING:
-    from sqlalchemy import MetaData
-
     from sqlalchemy_fairqueue.models.classes import *
 
-    metadata: MetaData
+    metadata = DefaultBase.metadata
 
 __all__ = [
     "Duration", "FairqueueMixin", "Instant", "Models", "ReadOnlyModel", "RoleGrant", "RoleName", "Xid8",

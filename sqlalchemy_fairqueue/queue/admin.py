@@ -15,12 +15,7 @@ from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import Call, Shape, Target, call
 from sqlalchemy_fairqueue.database.engines import on, refused
-from sqlalchemy_fairqueue.database.messages import (
-    make_due,
-    read_attempts,
-    read_message_attempts,
-    record_audit,
-)
+from sqlalchemy_fairqueue.database.messages import make_due, read_attempts, read_message_attempts, record_audit
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, Where, on_engine, verb
