@@ -50,8 +50,6 @@ class Timings:
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Half of this is the longest pause after a poll that gave nothing although a message is due. A
             message that is due within this time keeps a drain from ending.
-        drain_held: But not for longer than this, if polls give nothing: a shared limit puts messages off by 20 ms again
-            and again.
         poll_drift: A waiting worker polls again after this multiple of its wait so far, since a transaction that began
             before the wait wakes nobody and may have committed meanwhile.
         longest_wait: The longest time for which a wait is registered; a dead worker's wait stays registered so long.
@@ -121,7 +119,6 @@ class Timings:
     signal_check: float = 0.5
     signal_again: float = 2.0
     drain_check: float = 0.01
-    drain_held: float = 1.0
     cleanup: float = 1.0
     ignored_cancel: float = 30.0
     child_start: float = 60.0
@@ -205,7 +202,6 @@ class PollSchedule:
     _lately: float = 0.0
     _lately_at: float = 0.0
     _nothing: int = 0
-    _nothing_since: float = inf
     _asked_at: float = inf
     _woken_at: float = inf
 
@@ -245,10 +241,7 @@ class PollSchedule:
     def nothing(self, now: float, due_in: float | None, *, locked: bool = False) -> None:
         """Note that a poll gave nothing; *locked* says that another transaction has a due message locked."""
         due = inf if due_in is None else due_in
-        if self._nothing == 0:
-            self._nothing_since = now
-        held = now - self._nothing_since > self.timings.drain_held
-        if not locked and (due > self.timings.poll_locked or held):
+        if not locked and due > self.timings.poll_locked:
             self.empty_at = self._began_at
         # While many messages come, an empty poll is chance, so the interval does not grow.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing

@@ -118,20 +118,6 @@ def test_deliverable_is_what_a_dequeue_takes(
     assert freed == len(queue.dequeue(engine, limit=100))
 
 
-def test_a_quota_in_cost_that_has_no_room_for_the_next_message(queue: Queue, engine: Engine) -> None:
-    """What a queue's or a shared quota in cost leaves is too little for the next message: nothing is deliverable."""
-    queue.limits.configure(engine, "wide", max_cost_out=25)
-    for limit in ({"max_cost_out": 25}, {"max_cost_out": None, "limits": ["wide"]}):
-        queue.configure(engine, **limit)
-        for _ in range(4):
-            queue.enqueue(engine, channel="a", payload=1, cost=10)
-        deliveries = queue.dequeue(engine, limit=100)
-        assert len(deliveries) == 2
-        [channel], stats = queue.channels(engine), queue.stats(engine)
-        assert (stats.deliverable, stats.limited) == (channel.deliverable, channel.limited) == (0, stats.ready)
-        queue.complete(engine, deliveries)
-
-
 def test_a_channels_policy(queue: Queue, engine: Engine) -> None:
     """A channel tells its policy, and whether and since when it is paused."""
     queue.configure_channel(

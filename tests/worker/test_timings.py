@@ -147,17 +147,6 @@ def test_what_is_locked() -> None:
     assert polls.empty_at == 0
 
 
-def test_what_is_due_soon_again_and_again() -> None:
-    """A worker that drains waits for what is due soon, not for what a limit shared with others puts off each time."""
-    polls = _schedule()
-    polls.begin(100.0)
-    polls.nothing(100.0, 0.02)
-    assert polls.empty_at == 0
-    polls.begin(101.1)
-    polls.nothing(101.1, 0.02)
-    assert polls.empty_at == 101.1
-
-
 def _stream(polls: PollSchedule, now: float, apart: float, finds: int, count: int = 1) -> tuple[float, bool]:
     """Finds that come so many seconds apart; the time after them, and whether the wait was to be taken back at any."""
     busy = False
