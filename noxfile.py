@@ -53,7 +53,7 @@ _ON_SECOND = tuple(
         "sql/test_open_writers", "sql/test_single_states", "sql/test_stale_snapshots",
         # Privileges.
         "alembic/test_grants", "roles/test_bounds", "roles/test_matrix", "roles/test_random_calls",
-        "roles/test_results",
+        "roles/test_features",
         # Each function of the schema once: the server reads its body when it is called.
         "figures/test_reasons", "groups/test_members", "queue/test_enqueue", "queue/test_duplicates",
         "queue/test_lookups", "queue/test_pauses", "queue/test_plans", "queue/test_shared_limits",
@@ -86,7 +86,7 @@ _QUICK = (
     *(f"tests/{file}.py" for file in (
         "unit/test_architecture", "unit/test_values", "unit/test_codecs", "unit/test_errors",
         "alembic/test_operations", "database/test_calls", "sql/test_enqueue", "sql/test_dequeue", "sql/test_settle",
-        "queue/test_enqueue", "queue/test_policies", "queue/test_duplicates", "unit_of_work/test_savepoints",
+        "queue/test_enqueue", "queue/test_policies", "queue/test_duplicates", "unit_of_work/test_transactions",
         "worker/test_handling", "worker/test_outcomes", "fairness/test_turns", "orm/test_reading",
         "groups/test_members", "results/test_results", "schedules/test_schedules", "roles/test_matrix",
         "drivers/test_verbs", "cli/test_controls", "testing/test_enqueued",

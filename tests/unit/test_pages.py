@@ -98,3 +98,10 @@ def test_each_invariant_has_a_proof() -> None:
     for module in (_ROOT / "tests" / "model").glob("*.py"):
         names -= {module.stem, *re.findall(r"^ *(?:def|class) (\w+)", module.read_text(), re.MULTILINE)}
     assert sorted(names - set(sqlalchemy_fairqueue.__all__)) == []
+
+
+def test_sessions_run_files_that_are_there() -> None:
+    """The sessions of nox name files of tests, which may have been renamed."""
+    named = re.findall(r'"((?:\w+/)+test_\w+)"', (_ROOT / "noxfile.py").read_text())
+    assert named
+    assert [name for name in named if not (_ROOT / "tests" / f"{name}.py").is_file()] == []
