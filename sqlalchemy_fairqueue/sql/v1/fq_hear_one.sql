@@ -10,8 +10,9 @@ create function fairqueue.fq_hear_one(
 language plpgsql
 as $$
 declare
+  v_locked record;
   v_state tid;
-  s record;
+  s fairqueue.fq_channel_state;
   g fairqueue.fq_signal;
   v_lower boolean;
   v_opens_at bigint;
@@ -19,15 +20,16 @@ declare
   v_is_ready boolean;
 begin
   heard := 0;
-  select o.ctid as row, o.* into s
+  select o.ctid as row, o as state into v_locked
   from fairqueue.fq_newest_place(p_channel_id) newest
   join fairqueue.fq_channel_state o
     on o.ctid = newest.state_row
     and o.row_version is not distinct from newest.row_version
     and o.channel_id is not distinct from p_channel_id
   for no key update of o skip locked;
-  v_state := s.row;
-  if not found then
+  v_state := v_locked.row;
+  s := v_locked.state;
+  if v_state is null then
     -- An exists would drop the order, and read all dead versions of the row.
     select o.ctid into v_state
     from fairqueue.fq_channel_state o
