@@ -1,8 +1,8 @@
 """Mapped classes for queries and relationships over fairqueue's tables, as ``op.create_fairqueue`` installs them.
 
 The classes are for reading: a flush that would write a row is refused, and the error says what writes it instead. The
-classes here are mapped when the first of them is asked for, or their MetaData (:data:`metadata`). To map the tables in
-the MetaData of your Base, call :func:`make_models`; to write the classes yourself, use the mixins.
+classes here have a MetaData of their own, :data:`metadata`; they are mapped when it or a class is first accessed. To
+map the tables in the MetaData of your Base, call :func:`make_models`; to write the classes yourself, use the mixins.
 """
 
 # ruff: noqa: F403 - __all__ names what the stars import

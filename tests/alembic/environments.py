@@ -44,7 +44,7 @@ class Work(MessageMixin, Base):
     account_id = sa.orm.mapped_column(sa.ForeignKey("zz_account.id", name="work_account"), index=True)
 """
 ADDED = ["op.add_column", "op.create_foreign_key", "op.create_index"]
-"""What it adds to our table."""
+"""The operations by which autogenerate adds the column of `Work` to fairqueue's table."""
 
 
 def code(declared: str, *, base: str = "pass", imported: str = "import alembic_ext", more: str = "") -> str:

@@ -104,8 +104,8 @@ def test_a_role_that_does_not_exist(project: Project, make_database: MakeDatabas
 
 
 def test_what_nobody_granted_is_drift(project: Project, make_database: MakeDatabase) -> None:
-    """A role that may execute what no grant of its stands for is told, and so is what is left of a role that was
-    dropped, which goes with the next revoke.
+    """The drift check names a role that has more rights than its grants, and the grants of a role that was dropped;
+    the next revoke removes these.
     """
     database = installed(project, make_database, 1)
     with roles(database, "app") as (app,):

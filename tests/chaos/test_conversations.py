@@ -2,9 +2,8 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from multiprocessing.context import ForkServerProcess
 
 import pytest
 from sqlalchemy import Engine, text
@@ -13,7 +12,7 @@ from sqlalchemy.orm import Session
 from tests.chaos.books import Books
 from tests.chaos.conversations import BATCH, TABLES, Said, answer, main, main_in_loop, queue
 from tests.fixtures.database import Database
-from tests.fixtures.forks import end_fork, start_fork
+from tests.fixtures.forks import Killed, killed
 from tests.worker.helpers import is_empty, until
 
 PROCESSES = 4
@@ -30,19 +29,8 @@ class Service:
     engine: Engine
     database: Database
     chance: random.Random
-    running: list[ForkServerProcess] = field(default_factory=list)
-    started: int = 0
+    processes: Killed
     said: int = 0
-
-    def start(self) -> None:
-        """Start one process more; every other one has a loop."""
-        self.started += 1
-        url = self.database.url.render_as_string(hide_password=False)
-        self.running.append(start_fork(main_in_loop if self.started % 2 else main, url))
-
-    def kill(self) -> None:
-        """Kill one of them."""
-        end_fork(self.running.pop(self.chance.randrange(len(self.running))))
 
     def say(self, *, keep: bool = True) -> None:
         """Say something in conversations, with its messages in one transaction, in the order of their numbers."""
@@ -87,18 +75,12 @@ class Service:
 
 @pytest.fixture
 def service(database: Database, engine: Engine) -> Iterator[Service]:
-    """Four processes; all are killed at the end."""
+    """Four processes, of which every other one has a loop."""
     for statement in TABLES.split(";"):
         database.execute(statement)
     queue.configure_channel(engine, "small", max_concurrency=2)
-    found = Service(engine, database, random.Random(3))  # noqa: S311 - any order will do
-    try:
-        for _ in range(PROCESSES):
-            found.start()
-        yield found
-    finally:
-        for one in found.running:
-            end_fork(one)
+    with killed(database.url, PROCESSES, 3, main_in_loop, main) as processes:
+        yield Service(engine, database, random.Random(3), processes)  # noqa: S311 - any order will do
 
 
 @pytest.mark.timeout(0)
@@ -111,8 +93,8 @@ def test_conversations_are_answered_in_order(service: Service, kills: int) -> No
         service.say(keep=False)
         service.until_answered(_CHUNK // 2)
         assert books.unbalanced() == []
-        service.kill()
-        service.start()
+        service.processes.kill()
+        service.processes.start()
     books.until_done()
     assert books.unbalanced() == []
     service.check()

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from multiprocessing.context import ForkServerProcess
 
 import pytest
 from sqlalchemy import Engine
@@ -14,7 +13,7 @@ from sqlalchemy_fairqueue import Enqueue
 from tests.chaos.books import Books
 from tests.chaos.ordering import TABLE, main, payload, queue
 from tests.fixtures.database import Database
-from tests.fixtures.forks import end_fork, start_fork
+from tests.fixtures.forks import Killed, killed
 from tests.worker.helpers import is_empty, until
 
 PROCESSES = 4
@@ -35,19 +34,11 @@ class Chase:
     engine: Engine
     database: Database
     chance: random.Random
-    running: list[ForkServerProcess] = field(default_factory=list)
+    processes: Killed
     sent: dict[int, int] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     told: set[int] = field(default_factory=set)
     number: int = 0
-
-    def start(self) -> None:
-        """Start one process more."""
-        self.running.append(start_fork(main, self.database.url.render_as_string(hide_password=False)))
-
-    def kill(self) -> None:
-        """Kill one of them."""
-        end_fork(self.running.pop(self.chance.randrange(len(self.running))))
 
     def send(self, *, keep: bool = True) -> None:
         """Add messages in one transaction, some with ordering keys, in the order of their numbers."""
@@ -105,17 +96,11 @@ class Chase:
 
 @pytest.fixture
 def chase(database: Database, engine: Engine) -> Iterator[Chase]:
-    """Four processes; all are killed at the end."""
+    """Four processes at work."""
     database.execute(TABLE)
     queue.configure_channel(engine, "narrow", max_concurrency=3)
-    found = Chase(engine, database, random.Random(3))  # noqa: S311 - any order will do
-    try:
-        for _ in range(PROCESSES):
-            found.start()
-        yield found
-    finally:
-        for one in found.running:
-            end_fork(one)
+    with killed(database.url, PROCESSES, 3, main) as processes:
+        yield Chase(engine, database, random.Random(3), processes)  # noqa: S311 - any order will do
 
 
 @pytest.mark.timeout(0)
@@ -128,8 +113,8 @@ def test_killed_workers_keep_the_order_of_each_key(chase: Chase, kills: int) -> 
         chase.send(keep=False)
         chase.cancel(4, keep=step % 3 > 0)
         assert books.unbalanced() == []
-        chase.kill()
-        chase.start()
+        chase.processes.kill()
+        chase.processes.start()
     books.until_done()
     assert books.unbalanced() == []
     chase.check()

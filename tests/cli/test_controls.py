@@ -26,7 +26,7 @@ def test_pause_and_resume_a_queue(cli: Cli, engine: Engine) -> None:
 
 
 def test_pause_and_resume_a_channel(cli: Cli, engine: Engine) -> None:
-    """A paused channel is passed by, and the others are served; --new makes one that is paused from the beginning."""
+    """Dequeues pass by a paused channel and serve the others; ``pause --new`` makes a channel that is paused."""
     enqueue(engine, "a", "b")
     assert cli("pause", "c", "--new").out == "channel 'c' of queue 'documents' is paused now\n"
     assert cli("pause", "c", "--new").out == "channel 'c' of queue 'documents' was paused already\n"

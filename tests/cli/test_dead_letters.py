@@ -66,7 +66,7 @@ def test_pages(cli: Cli, engine: Engine) -> None:
 
 
 def test_show(cli: Cli, engine: Engine) -> None:
-    """One dead letter is shown whole, its payload decoded and its traceback line by line; another id is not found."""
+    """``dead show`` shows a whole dead letter, payload decoded and traceback line by line, and fails for another id."""
     [message_id] = bury(engine, "köln", payload={"page": 7}, headers={"trace": "abc"}, key="k1", ordering_key="o1")
 
     found = cli("dead", "show", str(message_id))

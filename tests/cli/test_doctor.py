@@ -163,8 +163,8 @@ def test_what_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
 
 
 def test_who_looks_and_how(cli: Cli, database: Database) -> None:
-    """How a session wants values and names written changes no finding, and of whoever looks, a superuser often, no
-    function of somebody is called who may create some in the search_path.
+    """Settings that change how a session writes values and names change no finding. Functions that somebody has planted
+    in the search_path are not called, since a superuser often runs the doctor.
     """
     database.execute("vacuum fq_message")
     settings = "-c datestyle=SQL,DMY -c intervalstyle=iso_8601 -c quote_all_identifiers=on"

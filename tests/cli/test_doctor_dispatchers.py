@@ -54,7 +54,7 @@ def _serve(engine: Engine) -> None:
 
 
 def _dequeuing(engine: Engine, connect: Connect) -> tuple[Connection, Connection]:
-    """Two dequeues that stay open: the one that attends to the queue, and another."""
+    """Leave two dequeues open, of which the first attends to the queue; return their connections."""
     enqueue(engine, "a", "b", "c")
     assert len(lease(engine, 1)) == 1
     enqueue(engine, "d")

@@ -35,7 +35,7 @@ def test_killed_workers(engine: Engine, database: Database) -> None:
         with Session(engine) as session, session.begin(), queue.group(session, then=THEN) as group:
             group.enqueue_many([work.prepare("a", depth=DEPTH)])
         ids.append(group.id)
-    with killed(main, database.url, 2, seed=7) as workers:
+    with killed(database.url, 2, 7, main) as workers:
         for _ in range(3):
             notes = "select sum(added) from fq_group"
             before = database.value(notes)
@@ -69,7 +69,7 @@ def test_a_group_under_chaos(engine: Engine, database: Database, members: int, f
     def ended() -> int:
         return int(database.value("select done + failed from fq_group"))
 
-    with killed(main, database.url, 2, seed=7) as workers:
+    with killed(database.url, 2, 7, main) as workers:
         for number in range(1, faults + 1):
             while (before := ended()) < members * number // (faults + 1):
                 until(lambda: ended() > before, "some members have ended")

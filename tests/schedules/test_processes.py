@@ -34,7 +34,7 @@ def work_through(
     """
     processes, steps, length = sizes
     ran = "select count(*) from fq_schedule_slot"
-    with killed(main, database.url, processes, seed=5) as running:
+    with killed(database.url, processes, 5, main) as running:
         for step in range(steps):
             begun = database.value(ran)
             clock.advance(length)

@@ -107,6 +107,24 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine, seen
     queue.complete(engine, held)
 
 
+def test_a_shared_limit_that_another_queue_uses_up(
+    queue: Queue, engine: Engine, database: Database, seen: list[object]
+) -> None:
+    """A drain waits until the other queue gives a slot back."""
+    other = Queue("other")
+    queue.limits.configure(engine, "api", max_concurrency=1)
+    for one in (queue, other):
+        one.configure(engine, limits=["api"])
+        send(engine, one, one.name)
+    held = other.dequeue(engine)
+    with aside(partial(drained, engine, queue)):
+        until(lambda: database.value("select max(contends_until) from fq_limit_share") > 0, "it has asked for a slot")
+        assert seen == []
+        other.complete(engine, held)
+        assert other.dequeue(engine) == []
+    assert seen == [queue.name]
+
+
 def test_a_stop_ends_it_before(queue: Queue, engine: Engine, database: Database, busy: Busy) -> None:
     """Whoever stops a worker that drains need not wait for the rest."""
     queue.handler()(busy)

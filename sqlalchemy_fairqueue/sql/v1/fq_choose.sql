@@ -7,8 +7,8 @@
 -- and, if others have some messages locked or some wait for their ordering keys, those chosen here; is_cut: as
 -- fq_cut_batch, or fq_hold_back has more to move; is_full: as fq_fit_costs. followed: a channel just got changed
 -- values of its plan: choose again; null: none is ready.
--- Guarantees: no message starts later than an unlocked one that these channels keep (unless is_cut: a channel behind
--- such a line is due again in 10 ms), nor than one of a channel behind these, nor, if passed, beyond bound_tag.
+-- Guarantees: no message starts later than an unlocked one that these channels keep, nor than one of a channel behind
+-- these, nor, if passed, beyond bound_tag. But with is_cut a channel may keep an earlier one, and is due in 10 ms.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(

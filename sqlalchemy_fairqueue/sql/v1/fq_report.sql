@@ -26,6 +26,7 @@ declare
   v_since bigint;
 begin
   is_held := false;
+  -- Nothing is to be written down, and there may be more.
   if p_got = p_limit and p_sight.dispatch_row is null and not p_sight.is_limited then
     due_in := 0;
     return;

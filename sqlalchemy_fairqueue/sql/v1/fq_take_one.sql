@@ -34,6 +34,7 @@ begin
     order by x.channel_id, x.dequeue_at, x.id
     limit 1
     for no key update skip locked;
+    -- Also if none was found.
     exit when v_head.ordering_key is null;
     exit when (
       select g.goes

@@ -2,8 +2,8 @@
 -- were added, so many dropped", "n slots are free again, whose messages cost so much" (freed, freed_cost: of the
 -- channel; queue_freed, queue_freed_cost: of the queue), "its messages cost so much more than was charged" (cost),
 -- "they took so long" (took), "the next one of this ordering key may go" (ordering_key). bounded: fq_channel_room
--- counts it. xid: the transaction that left it. Hearing deletes signals; none is left below heard_below of
--- fq_queue_state, but for those of heard_open.
+-- counts it. xid: the transaction that left it. Who hears a signal deletes it, so below heard_below of
+-- fq_queue_state there are only signals of the transactions in heard_open.
 create table fairqueue.fq_signal (
   queue text collate "C" not null,
   xid xid8 not null default pg_current_xact_id(),
