@@ -16,7 +16,7 @@ declare
   v_chosen record;
 begin
   select s.ctid as row, false as followed, num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as is_limited,
-    num_nonnulls(s.max_cost_out) > 0 or s.rate_of = 'cost' as is_metered, s as state, s.channel_id
+    num_nonnulls(s.max_cost_out) > 0 or s.rate_of = 'cost' as is_metered, s as state
   into v_chosen
   from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now) ready
   join fairqueue.fq_channel_state s
@@ -27,10 +27,10 @@ begin
   order by ready.tag, ready.channel_id
   limit 1
   for no key update of s skip locked;
-  if p_sight.plans and v_chosen.channel_id is not null then
+  if p_sight.plans and (v_chosen.state).channel_id is not null then
     select f.followed + f.deferred > 0 into v_chosen.followed
     from fairqueue.fq_follow_plans(
-      p_queue, array[v_chosen.channel_id]::bigint[], (p_sight.dispatch_row is not null)::boolean
+      p_queue, array[(v_chosen.state).channel_id]::bigint[], (p_sight.dispatch_row is not null)::boolean
     ) f;
   end if;
   return v_chosen;
