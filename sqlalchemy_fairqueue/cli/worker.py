@@ -1,4 +1,4 @@
-"""``worker``: a worker process for queues of an application, until a signal stops it."""
+"""``worker``: a worker process for queues of an application."""
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import asyncio

@@ -108,7 +108,7 @@ def csrf_token(request: Request) -> str:
 
 
 def check_origin(request: Request, form: Mapping[str, str]) -> None:
-    """Raise HTTPException if another site made the browser send a form."""
+    """Raise HTTPException unless a page of this dashboard sent the form."""
     origin = request.headers.get("origin")
     foreign = origin is not None and not _is_own(request, origin)
     crossed = request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}

@@ -156,7 +156,7 @@ class Reading:
 
     @contextmanager
     def _naming_grants(self) -> Iterator[None]:
-        """Raise NotGranted with the operation to paste if PostgreSQL denies something to the role."""
+        """Turn PostgreSQL's error of a missing grant into NotGranted, with the Alembic operation that grants it."""
         try:
             yield
         except DBAPIError as error:

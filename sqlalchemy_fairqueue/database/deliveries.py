@@ -242,9 +242,9 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
 def heartbeat(
     connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta, tokens: Sequence[Token] = ()
 ) -> list[ExtendedLease]:
-    """Extend leases, unless they are lost, to run for *lease* from now. Return each with its cancelled messages.
+    """Extend leases, unless they are lost, to run for at least *lease* from now. Return their cancelled messages.
 
-    A lease that lacks any of the deliveries *tokens* is lost, so give these with one lease only.
+    A lease that does not hold each delivery in *tokens* counts as lost, so give *tokens* with one lease only.
     """
     rows = target.call(
         "fq_heartbeat",

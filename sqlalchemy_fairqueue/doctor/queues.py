@@ -119,9 +119,9 @@ def recent_pasts(
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield findings about a queue, the gravest first; ``values["state"]`` of each names the state in a few words.
 
-    A queue is behind if, at each point of the last minute, workers could take messages and the oldest ready message had
-    waited longer than *max_age*. One point does not suffice, since the state of a queue whose wait is about *max_age*
-    would change with each dequeue. *past* has the queue's latest points, the oldest first; empty if they are not known.
+    A queue is behind if, now and at each point of the last minute in *past*, workers could take messages and the oldest
+    ready message had waited longer than *max_age*. By the present alone, the state of a queue whose wait is about
+    *max_age* would change with each dequeue. *past* begins with the oldest point; it is empty if none is known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {

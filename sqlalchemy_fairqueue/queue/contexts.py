@@ -393,7 +393,7 @@ def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tup
 def call_of(
     handler: Handler, middleware: Sequence[AnyMiddleware], context: Context, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
-    """Bind a handler, or *function* in its place, to its arguments and wrap middleware around it, outermost first."""
+    """Return a call of a handler, or of *function* in its place, within *middleware*, the first one outermost."""
     given: dict[str, Any] = {}
     if handler.session:
         given["session"] = context.session

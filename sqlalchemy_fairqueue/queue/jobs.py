@@ -321,7 +321,7 @@ def _name(function: object) -> str:
 
 
 def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...], list[inspect.Parameter]]:
-    """Return the names of a function's parameters for context and session, and its other parameters."""
+    """Return which of "context" and "session" a function takes, in this order, and its other parameters."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidArgument(f"job {kind!r} is a generator, which nobody would run; do not yield")
     parameters, hints = parameters_of(function), hints_of(function)

@@ -1,4 +1,4 @@
-"""Counts of a queue and lookups of messages, and verbs that withdraw messages before their delivery."""
+"""Counts of a queue and lookups of messages, and verbs that withdraw messages."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def pause(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Pause a schedule. Slots that come during the pause are skipped, whatever its catch_up.
+        """Pause a schedule. Slots of the pause, and late ones before it, are skipped, whatever its catch_up.
 
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
         :meth:`remove`. A missing schedule raises UnknownSchedule, on a session at the COMMIT.

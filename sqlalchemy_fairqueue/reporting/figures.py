@@ -134,7 +134,7 @@ class ChannelFigures:
         starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
         greatest_concurrency: The most messages of the channel that were leased at once.
         greatest_rate: Most attempts begun in one second.
-        greatest_burst: The smallest ``burst`` of its rate that would have allowed all of its attempts; None: no rate.
+        greatest_burst: The ``burst`` that its rate would have needed to allow all of its attempts; None: no rate.
         policy: None if unknown.
         above_share: Messages above its fair share, over all windows; None: not computed.
         denial: When it was denied its share, and because of whom; None: never, or not computed.

@@ -61,8 +61,8 @@ def measure_queue(
     """Measure one queue from its attempts; raise InvalidArgument if two channels have the same id.
 
     Channels that *policies* lacks have no limits and equal weights. *window* is the width of the windows over time, by
-    default such that there are at most 240. By default the kernel is compiled if numba is installed and the history is
-    long enough.
+    default such that about 240 or fewer cover the history. By default the kernel is compiled if numba is installed and
+    the history is long enough.
     """
     check_ids(rows)
     return _Queue(QueueAttempts(rows), policies, window, compile_=compile_).figures()

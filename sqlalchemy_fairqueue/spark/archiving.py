@@ -174,8 +174,8 @@ def compact_archive(
     """Join the files of each day that has several files in the archive at *path*.
 
     :func:`read_archive` and the report see each attempt exactly once at any time. A run that dies loses and doubles
-    nothing; the next run of this function or :func:`archive` removes its leftovers. A query that began before the run
-    fails if it opens a removed file; repeat such a query.
+    nothing; the next run of this function or :func:`archive` removes its leftovers. A query that began before
+    the day's files were joined fails if it opens one of them; repeat such a query.
 
     Args:
         dsn: The database of the archive's history, where the archive is locked. *dsn_env* and *schema* are as for

@@ -120,7 +120,7 @@ def report(
 def replay(
     history: DataFrame, scenarios: Sequence[Scenario], *, recorded: bool = True, policies: DataFrame | None = None
 ) -> DataFrame:
-    """Return the history that each scenario would have given: the columns of a history, and a column ``scenario``.
+    """Return the history that each scenario would have given: a history's columns but ``group``, and ``scenario``.
 
     Replayed rows have the times of the replay, the number of a worker as consumer, the recorded outcome, and neither
     error nor recorded_xid. Each action of Spark replays again; keep the frame (``persist``, or write it) if you read it

@@ -371,7 +371,7 @@ class Members:
             raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that counts created members; its value is "joined", "lost", "cancelled" or "stranger"."""
+        """Return the call that tells a group how many members it gets: "joined", "lost", "cancelled" or "stranger"."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",

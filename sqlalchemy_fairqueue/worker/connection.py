@@ -263,7 +263,7 @@ def _close_late(connecting: Future[Connection]) -> None:
 
 
 def _is_usable(error: BaseException) -> bool:
-    """Return whether an error leaves the connection usable: a refused or unsent statement, or a lost lease."""
+    """Return whether an error leaves the connection usable: a lost lease, a locked row, an untranslatable character."""
     if isinstance(error, DBAPIError):
         return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.

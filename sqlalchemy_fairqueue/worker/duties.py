@@ -268,7 +268,7 @@ class Round(ABC):
     def _work(self) -> None: ...
 
     def _each(self, step: Callable[[str | None], R]) -> list[R]:
-        """Call *step* for each installation, even if some calls fail, and return the results."""
+        """Call *step* for each installation and return the results, or raise the first error after the other calls."""
         return run_all(partial(step, schema) for schema in self._schemas.copy() if not self._stopping)
 
     def _rows(self, schema: str | None, function: str, doing: str, **arguments: Any) -> Sequence[Any]:

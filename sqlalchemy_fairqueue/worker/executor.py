@@ -485,7 +485,7 @@ class TaskExecutor(Executor):
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
         """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends.
 
-        After ten deliveries that took no attempt it counts as cancelled by its handler.
+        If ten deliveries of the message have counted no attempt, its handler is taken to have cancelled its own task.
         """
         uncounted = held.delivery.deliveries - held.delivery.attempt
         was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted

@@ -120,7 +120,7 @@ def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision that an outcome asks for. For any other exception it is a retry or a bury, by the policy."""
+    """Return the decision that an outcome asks for; of any other exception, by the policy. The last retry is a bury."""
     match error:
         case Release():
             return Decision(Verb.RELEASE, error.delay)

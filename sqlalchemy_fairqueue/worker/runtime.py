@@ -65,7 +65,7 @@ class Health:
 
 
 class HealthCheck:
-    """Asks a worker's database whether it answers, on its own connection."""
+    """Asks a worker's database, on its own connection, whether it can serve the worker."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
@@ -258,7 +258,7 @@ class Runtime:
 
         First run slots that are due at the start; slots that become due later could keep the worker for ever. When all
         messages are settled, fold groups, and poll each queue once more, since handlers and the fold may have enqueued
-        messages. The worker is drained if these polls take no message.
+        messages. The worker is drained if these polls take no message and no group was finished.
         """
         schedules, groups, stats = self._schedules, self._groups, self._options.stats
         while self._options.drain and schedules is not None and not schedules.run_once():

@@ -66,7 +66,7 @@ class Settler(Looper):
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:
-        """Settle what is left and stop; give up after ten seconds."""
+        """Let the thread settle what is left, for about ten seconds at most, and then end."""
         self._give_up_at = self.options.clock() + self.options.timings.settle_at_stop
         super().stop()
 
