@@ -134,7 +134,7 @@ def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, m
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
     if timing is None:
-        return list(slots.values())
+        return [slots[at] for at in sorted(slots)]
     left: list[tuple[str, datetime, datetime]] = []
     if slots:
         left.append(("skipped", min(slots), min(now, one.next_run_at or now)))

@@ -139,6 +139,8 @@ def test_a_channels_policy(queue: Queue, engine: Engine) -> None:
     assert (stats.max_backlog, stats.on_full, stats.dropped) == (10, "drop", 0)
     assert stats.paused_at is not None
     assert stats.last_dequeue_at is None
+    queue.configure(engine, max_concurrency=1)
+    assert queue.stats(engine).noted_at is None
     queue.configure_channel(engine, "b", ChannelPolicy())
     assert [(one.on_full, one.paused_at) for one in queue.channels(engine, "b")] == [("raise", None)]
 

@@ -66,7 +66,7 @@ def give_up(driver: Any) -> bool:
     On an async connection nothing is cancelled here: psycopg itself does that when the task is cancelled.
     """
     pgconn = driver.pgconn
-    if pgconn.transaction_status == TransactionStatus.ACTIVE and type(driver) is not psycopg.AsyncConnection:
+    if pgconn.transaction_status == TransactionStatus.ACTIVE and not isinstance(driver, psycopg.AsyncConnection):
         with suppress(psycopg.Error):
             driver.cancel_safe(timeout=_CANCEL_SECONDS)
     is_usable = pgconn.transaction_status not in {TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN}

@@ -121,7 +121,7 @@ begin
     s.served_at, s.allowed_at, s.opens_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
     coalesce(w.messages_out, 0)::bigint, coalesce(w.waits, '{}'),
     case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at, n.current_concurrency,
-    q.max_concurrency, fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), n.noted_at,
+    q.max_concurrency, fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), nullif(n.noted_at, 0),
     exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now), s.rate_of,
     s.max_cost_out, s.current_cost, s.next_cost, q.max_cost_out, n.current_cost, fairqueue.fq_next_cost(p_queue)
   from whole w

@@ -110,7 +110,7 @@ begin
     q.paused_at, q.max_concurrency, n.current_concurrency,
     q.max_cost_out, n.current_cost, fairqueue.fq_next_cost(p_queue), nullif(q.rate_interval, 0),
     case when q.rate_interval > 0 then q.rate_burst end, q.rate_of,
-    fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), n.noted_at,
+    fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), nullif(n.noted_at, 0),
     t.signals, (
       select count(distinct e.consumer)
       from fairqueue.fq_lease e
