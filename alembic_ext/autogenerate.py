@@ -69,7 +69,7 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.FIRST)
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Hide from Alembic an installation's tables that are not in the metadata, and its log lines about our sequences.
+    """Hide our tables that are not in the metadata from Alembic, and Alembic's lines about our sequences from the log.
 
     Otherwise Alembic would log partitions, for example, as removed; versions of Alembic without name filters still do.
     """
@@ -149,8 +149,8 @@ class _Comparison:
     def replace(self, upgrade: ops.UpgradeOps) -> None:
         """Insert our operations, and remove the changes that they replace.
 
-        Repairs and upgrades come first. An installation comes where Alembic would create the first of its tables.
-        Additions to our tables come last, and then grants.
+        Repairs and upgrades come first. An installation comes where Alembic would create the first of its tables. The
+        user's additions to tables that Alembic would create come after all other changes of tables, and grants last.
         """
         gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
@@ -192,11 +192,7 @@ class _Comparison:
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Return whether to leave Alembic's operation out.
-
-        It is left out if an operation of ours makes the table, or if the database has the table although Alembic did
-        not see it, such as behind the user's ``include_name``.
-        """
+        """Return whether Alembic must not make the table: our operations do, or it exists and Alembic overlooked it."""
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False
@@ -211,8 +207,9 @@ class _Comparison:
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """Return the changes of a table that stay in the migration.
 
-        Changes to the user's own columns, constraints and indexes stay. A change to one of our objects stays only if
-        the object differs from the installed version; if only the models differ, an upgrade makes the change.
+        Changes to the user's own columns, constraints and indexes stay; if the library does not know the installed
+        version, only those that add something. A change to one of our objects stays only if the object differs from the
+        installed version; if only the models differ, an upgrade makes the change.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -268,7 +265,7 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return whether a repair mends a difference; it mends functions, triggers, the stages' schema, missing rights."""
+    """Return whether a repair mends a difference. It mends functions, our triggers, stages' schemas, missing rights."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")

@@ -55,7 +55,7 @@ class GrantFairqueueOp(FairqueueOp):
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: A value cannot be granted, or the database is not PostgreSQL.
+            ValueError, TypeError: A value cannot be granted, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
 
         Example:
@@ -69,7 +69,6 @@ class GrantFairqueueOp(FairqueueOp):
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """No versions, since the operation applies to any installed version."""
         return ()
 
     @property
@@ -110,10 +109,11 @@ class RevokeFairqueueOp(FairqueueOp):
     def revoke_fairqueue(
         cls, operations: Operations, role: str, kind: str | None = None, schema: str | None = None
     ) -> None:
-        """Revoke a kind of work from a role, in the migration's transaction. Without such a grant nothing happens.
+        """Revoke a kind of work from a role, in the migration's transaction. A role without the grant is no error.
 
-        Privileges that the role's other grants need stay. ``usage`` of the schema is revoked with the role's last
-        grant, if a grant gave it. Grants of dropped roles are removed too.
+        The functions of the kind are revoked even if they were granted by hand, except those that the role's other
+        grants need. ``usage`` of the schema is revoked with the role's last grant, if a grant gave it. Grants of the
+        kind to roles that were dropped are removed too.
 
         Args:
             role: Its name without quotes.

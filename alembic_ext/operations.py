@@ -40,7 +40,6 @@ class FairqueueOp(MigrateOperation):
         return (f"version={versions[0]}",) if len(versions) == 1 else tuple(map(str, versions))
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        """Return the operation as Alembic's comparison prints it."""
         return (self.verb, *self.versions, self.schema)
 
 
@@ -87,8 +86,7 @@ class CreateFairqueueOp(_InstallationOp):
 
         Raises:
             ValueError: The version or the schema's name is impossible, or the database is not PostgreSQL.
-            SchemaMismatch: The schema is missing, or other objects in it have names that fairqueue needs. Nothing was
-                changed.
+            SchemaMismatch: The schema is missing, or holds objects under names that fairqueue needs.
 
         Example:
             >>> op.execute("create schema queues")
@@ -158,8 +156,8 @@ class UpgradeFairqueueOp(_LadderOp):
 
         Raises:
             ValueError: An argument is impossible, such as a *new* that is not newer, or the database is not PostgreSQL.
-            SchemaMismatch: The schema does not hold *old*, or other objects have names that *new* adds. Nothing was
-                changed.
+            SchemaMismatch: The schema does not hold *old*, or other objects have names that *new* adds.
+            IsolationError: The transaction is not READ COMMITTED.
 
         See Also:
             :meth:`DowngradeFairqueueOp.downgrade_fairqueue`
@@ -194,9 +192,9 @@ class DowngradeFairqueueOp(_LadderOp):
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: An argument is impossible, such as an *old* that is not older, or the database is not
-                PostgreSQL.
-            SchemaMismatch: The schema does not hold *new*. Nothing was changed.
+            ValueError: *old* is not older, another argument is impossible, or the database is not PostgreSQL.
+            SchemaMismatch: The schema does not hold *new*.
+            IsolationError: The transaction is not READ COMMITTED.
 
         Example:
             >>> op.downgrade_fairqueue(2, 1)  # doctest: +SKIP

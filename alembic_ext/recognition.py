@@ -79,7 +79,7 @@ class Installation:
 
     @property
     def newer(self) -> bool:
-        """Whether this library does not know the version."""
+        """Whether the installed version is newer than those that this library knows."""
         return self.version is not None and self.version > latest_version()
 
     def holds(self, table: str, columns: Collection[str]) -> bool:
@@ -94,14 +94,14 @@ class Installation:
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Return the names of columns, constraints and indexes of a table whose drift has one of *states*."""
+        """Return the names of a table's columns and constraints, and of all indexes, whose drift is one of *states*."""
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]
         return {name for kind, of, _, name in names if kind == "index" or of == table}
 
     def there(self, table: str) -> frozenset[str]:
-        """Return the names of a table's columns, constraints and indexes, also the user's; none without the table."""
+        """Return the names of a table's objects, ours and the user's; none if the installed version lacks the table."""
         if self.version is None or table not in tables(self.version):
             return frozenset()
         return names_in(table) | self.differing(table, "unexpected")
@@ -120,8 +120,7 @@ def inspect_schema(connection: Connection, schema: str | None) -> Installation:
 def is_ours(table: str, columns: Collection[str]) -> bool:
     """Return whether a table of this name with these columns is fairqueue's, possibly with further columns of the user.
 
-    The staging tables of bulk loads are fairqueue's too. If a load dies, its table stays until another load drops it,
-    a day later or more.
+    The staging tables of bulk loads are fairqueue's too.
     """
     if _STAGE.fullmatch(table):
         return set(columns) >= STAGE_COLUMNS
@@ -129,12 +128,11 @@ def is_ours(table: str, columns: Collection[str]) -> bool:
 
 
 def is_stage(table: str, schema: str | None) -> bool:
-    """Return whether a table is a staging table of a bulk load, by its name and schema."""
     return schema is not None and schema.endswith("_stages") and _STAGE.fullmatch(table) is not None
 
 
 def names_in(table: str) -> frozenset[str]:
-    """Return the names of the columns, indexes and constraints that one of our tables has in any version."""
+    """Return the names of the columns, indexes, constraints and triggers that one of our tables has in any version."""
     return frozenset(
         name.rpartition(".")[2]
         for version in versions()

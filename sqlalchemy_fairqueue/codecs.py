@@ -60,7 +60,7 @@ class JsonCodec:
 
     A payload comes back equal, with two exceptions: tuples come back as lists, and values of subclasses of str, int,
     float, list and dict as the base class. These are refused: NaN, infinity, integers of more than 14,000 bits, keys
-    other than strings, NUL characters, lone surrogates, and values that JSON does not have.
+    other than strings, NUL characters, lone surrogates, and, without *default*, values that JSON does not have.
 
     Args:
         default: Converts a value that JSON does not have (datetime, UUID, Decimal, bytes ...) to a value that JSON has.
@@ -76,7 +76,7 @@ class JsonCodec:
         self._default = default
 
     def encode(self, payload: Any) -> bytes:
-        """Encode a payload. Raise PayloadError with the path of the first value that would be lost."""
+        """Encode a payload. Raise PayloadError with the path of a value that would be lost, or for too deep nesting."""
         try:
             if _are_plain((payload,)):
                 return _plain_encoder()(payload)
@@ -165,7 +165,7 @@ def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 -
 
 @cache
 def _plain_encoder() -> Callable[[Any], bytes]:
-    """Return msgspec's encoder, which needs a tenth of json's time. It is imported only now, since that takes long."""
+    """Return msgspec's encoder, which needs a tenth of json's time. The first call imports msgspec, which is slow."""
     import msgspec  # noqa: PLC0415
 
     return msgspec.json.Encoder().encode
@@ -228,7 +228,7 @@ class BytesCodec:
     """
 
     def encode(self, payload: Any) -> bytes:
-        """Return the payload. Raise PayloadError if it is not bytes, bytearray or memoryview."""
+        """Return the payload as bytes. Raise PayloadError if it is not bytes, bytearray or memoryview."""
         if not isinstance(payload, (bytes, bytearray, memoryview)):
             raise PayloadError(f"BytesCodec got a {type(payload).__name__}; give it bytes, or the queue another codec")
         return bytes(payload)

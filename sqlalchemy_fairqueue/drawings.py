@@ -31,10 +31,7 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis. *moment* makes the label of an instant.
-
-    The second argument of *moment* is *begin*, or None for the label of *begin* itself.
-    """
+    """The time axis. ``moment(instant, begin)`` makes an instant's label, ``moment(begin, None)`` that of *begin*."""
 
     begin: datetime
     end: datetime

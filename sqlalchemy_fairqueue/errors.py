@@ -136,8 +136,8 @@ class DuplicateMessage(FairQueueError):
 class ChannelFull(FairQueueError, codes=("QF005",)):
     """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy says "raise".
 
-    The message was not added. A connection's transaction stays usable; a session's COMMIT commits nothing. ``channel``
-    and ``max_backlog`` are None if they are unknown.
+    The message was not added. After an enqueue, a connection stays usable; a session's COMMIT commits nothing.
+    ``channel`` and ``max_backlog`` are None if they are unknown.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
@@ -166,7 +166,7 @@ class OutsideGroupWarning(FairQueueWarning):
 
 @dataclass(eq=False, repr=False)
 class LockOrderError(FairQueueError):
-    """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
+    """An enqueue breaks the lock order and was not sent. Roll back only if a session's COMMIT raises this.
 
     ``refused`` is the place of the enqueue: (schema, queue, channel, key). ``sent`` is the later place that the
     transaction has reached, or "completion" after a settlement, a cancel, a redrive or a change of configuration.
@@ -210,11 +210,11 @@ class IsolationError(FairQueueError, codes=("QF003",)):
 
 
 class UnsentWork(FairQueueError):
-    """Queue work can no longer be sent in this transaction, and was not recorded.
+    """Queue work can no longer be sent in this transaction.
 
     Either an earlier commit failed while it sent the work; then only a rollback is possible. Or the transaction was
-    already committed, prepared or rolled back. This happens if a hook makes the call too late, or if a flush fails and
-    the application catches its error. The error of the flush is then the ``__cause__``.
+    already committed, prepared or rolled back, and the call recorded nothing. This happens if a hook makes the call too
+    late, or if a flush fails and the application catches its error. That error is then the ``__cause__``.
 
     Example:
         >>> with Session(engine) as session:
@@ -228,7 +228,7 @@ class UnsentWork(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class UnknownChannel(FairQueueError, codes=("QF008",)):
-    """The channel to pause or resume does not exist: its name is mistyped, or it has had no message yet.
+    """The channel to pause or resume does not exist: it was never used, or was forgotten, or its name is mistyped.
 
     On a Connection or Engine nothing was changed; a COMMIT that raises this commits nothing.
 
@@ -385,7 +385,7 @@ class MessageCancelled(FairQueueError):
 
 
 class WorkerError(FairQueueError):
-    """A worker cannot do as asked: it runs already, lacks a handler, or cannot call a handler.
+    """A worker cannot do as asked, for example because it runs already, or cannot call a handler.
 
     Example:
         >>> @queue.handler("call")
@@ -399,7 +399,7 @@ class WorkerError(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class StartError(WorkerError):
-    """An ``on_start`` function failed, so the worker did not start. The cause is kept, and ``problem`` is its text.
+    """An ``on_start`` function failed, so the worker did not start. ``problem`` is the text of its exception.
 
     Example:
         >>> @queue.on_start
@@ -454,7 +454,7 @@ class UnhandledKindWarning(FairQueueWarning):
 
 @dataclass(eq=False, repr=False)
 class ResultError(FairQueueError):
-    """A message has no result to return. Subclasses say how the message ended.
+    """A message has no result to return. Subclasses say why.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -529,7 +529,7 @@ class ResultCancelled(ResultError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotKept(ResultError):
-    """The message has ended, but its result was not kept, or is deleted. ``problem`` says why, if it is known.
+    """The message has ended, but its result was not kept, or is deleted. ``problem`` says why, as far as is known.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id

@@ -29,7 +29,7 @@ Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 
 _PAGE = 500
 _NAMED = 10
-"""For each group, the JSON document has the ids of this many dead letters, the newest ones."""
+"""For each group, the JSON document has the ids of at most this many dead letters, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def error_summary(error: str | None) -> str | None:
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
-    """Return the payload for a JSON document. A value that JSON cannot represent becomes the text of its ``repr``."""
+    """Return the payload for a JSON document; None if it cannot be decoded. Values that JSON lacks become texts."""
     try:
         return json.loads(json.dumps(dead_letter.payload, default=repr))
     except PayloadError:
@@ -297,7 +297,7 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
 
 
 def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int | None) -> list[int]:
-    """Return the ids of the dead letters that the arguments choose now; letters that come later are left alone."""
+    """Return the ids of the dead letters that the arguments choose, at most *limit*, the oldest deaths first."""
     found: list[int] = []
     after = None
     while limit is None or len(found) < limit:

@@ -28,9 +28,9 @@ class ExitStatus(IntEnum):
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked; the message says what happened and what to do, in a line.
+    """The command cannot do what it was asked; the message says what happened and what to do.
 
-    *kind* is a word for programs that stays the same while messages may change; *remedy* has lines to paste.
+    *kind* is a word for programs that stays the same while messages may change; *remedy* has lines to paste or is None.
     """
 
     def __init__(self, message: str, status: ExitStatus, kind: str, remedy: str | None = None) -> None:

@@ -57,11 +57,11 @@ class Installation:
         return Queue(name, schema=self.schema, codec=application.codec, defaults=application.defaults)
 
     def queues(self) -> list[Queue]:
-        """Return the queue that the options name, or all; raise CommandError if the named queue does not exist."""
+        """Return the queue that the target names, or all; raise CommandError if the named queue does not exist."""
         return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
 
     def single_queue(self, *, may_be_new: bool = False) -> Queue:
-        """Return the queue that the options name, or the only one; with *may_be_new*, a named queue need not exist."""
+        """Return the queue that the target names, or the only one; with *may_be_new*, a named queue need not exist."""
         if self.target.queue:
             return self.queue(self.target.queue if may_be_new else self._named())
         names = self.queue_names()
@@ -85,7 +85,7 @@ class Installation:
 
 @contextlib.contextmanager
 def open_installation(options: Options) -> Iterator[Installation]:
-    """Open the installation; raise CommandError if the database is away, Unusable if no usable version is there."""
+    """Open the installation of the target; raise Unusable if there is none that this library and the role can use."""
     with open_target(options) as target:
         engine = read_committed(target.engine)
         with engine.connect() as connection:

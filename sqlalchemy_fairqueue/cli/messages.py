@@ -1,4 +1,4 @@
-"""``messages``: list, show, cancel, move and retry messages that are not settled."""
+"""``messages``: list, show, cancel, move and retry messages."""
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import json
@@ -124,8 +124,7 @@ def list_messages(
     """List messages, page by page: those that are not settled, or those that have ended as --state says.
 
     In a channel, messages that consumers hold come first, then the others in the order of delivery. Messages of the
-    whole queue are sorted by their ids. With --kind, or with --state and no channel, a page reads at most 2,000
-    messages, so it may be short although others follow.
+    whole queue are sorted by their ids. A page reads at most 2,000 messages, so it may be short although others follow.
 
     Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
     history, the latest end first. A page of ended messages reads at most 10,000 attempts of all queues.
@@ -360,7 +359,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return since when a pause keeps a message waiting, and who paused; None for what is not known."""
+    """Return since when a pause keeps a message waiting, or None, and who paused, or None if that is not known."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at

@@ -25,7 +25,7 @@ _UNLIMITED = 100_000
 _STDOUT = 1
 
 _results: TextIO | None = None
-"""The stream of results if it is not sys.stdout."""
+"""The stream of results; None: it is sys.stdout."""
 
 
 def results() -> TextIO:
@@ -73,7 +73,7 @@ def stdout_for_results() -> Iterator[None]:
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console on the present stdout or stderr; only a terminal limits the width of lines."""
+    """Return a console on the stream of results, or on stderr; only a terminal limits the width of lines."""
     from rich.console import Console
 
     class Ours(Console):

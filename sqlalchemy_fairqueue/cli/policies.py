@@ -44,7 +44,7 @@ class FieldOptions:
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return the fields that the options change; raise CommandError if options contradict each other."""
+        """Return the fields that the options change; raise CommandError if options do not fit together."""
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))
@@ -62,10 +62,7 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """Return the values that were given for an option.
-
-    The parser of an option puts each value into a tuple, so that None, the value of ``none``, counts as given.
-    """
+    """Return the values that were given for an option; the word ``none`` is given as the value None."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 

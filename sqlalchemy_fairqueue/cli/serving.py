@@ -76,7 +76,7 @@ def metrics(
 ) -> Result | None:
     """Serve the metrics of queues to Prometheus, at /metrics, until SIGTERM or Ctrl-C.
 
-    The database is asked once a scrape. While it does not answer, fairqueue_up is 0.
+    The database is asked at most once a scrape. While it does not answer, fairqueue_up is 0.
 
     Options:
         http: Where to serve them; a port alone means 127.0.0.1.
@@ -113,7 +113,7 @@ def metrics(
 
 
 def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
-    """Answer with a worker's metrics; they have exemplars if the Accept header *accepted* allows OpenMetrics."""
+    """Answer with a worker's metrics, or say what to install. They have exemplars if *accepted* allows OpenMetrics."""
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder

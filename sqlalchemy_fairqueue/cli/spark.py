@@ -1,6 +1,6 @@
 """``spark``: the data pipeline, on a local Spark or the cluster that settings name.
 
-The module does not import Spark. A command does when it runs, since Spark may not be installed.
+A command imports Spark only when it runs, since Spark may not be installed.
 """
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.

@@ -208,7 +208,7 @@ def of_libpq(url: URL) -> URL:
 
 
 def display_url(url: URL) -> str:
-    """Return the URL without password and parameters, for messages."""
+    """Return a URL for messages: role, host, port and database, without password and further parameters."""
     host, port = _host_and_port(url)
     user = f"{url.username}@" if url.username else ""
     address = f"{host}:{port}" if port else host

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 Probed = Callable[["Worker | AsyncWorker"], contextlib.AbstractContextManager[None]]
 
 Left = Sequence["Leftovers"] | None
-"""The messages that a drained worker left; None if they are not known."""
+"""The messages that a drained worker left; None if the worker did not drain, or if they are not known."""
 Ran = tuple[str, dict[str, int], Left]
 References = dict[tuple[str | None, str], str]
 
@@ -198,10 +198,7 @@ def _optional() -> Iterator[None]:
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
-    """Return whether the worker calls handlers in an event loop, if neither --async nor --threads is given.
-
-    An event loop can call plain handlers too. The application's engine counts even if --database-url is given.
-    """
+    """Return whether the worker calls handlers in an event loop, if neither --async nor --threads is given."""
     if any(handler.asynchronous for queue in queues for handler in handlers_of(queue).values()):
         return True
     if isinstance(application, (Engine, AsyncEngine)):

@@ -1,7 +1,6 @@
 """A dashboard for operators, as an ASGI application (extra ``dashboard``): who waits, why, and because of whom.
 
-It reads the database once for all viewers, and changes something only for operators, whom the application's callback
-names.
+Only operators, whom the application's callback names, can change something.
 """
 
 from sqlalchemy_fairqueue.dashboard.access import Access, Role

@@ -71,8 +71,8 @@ class Question:
         button: The words of the button that says yes.
         effect: Sentences about what the action will do.
         changes: The values that the action changes: name, value before, value after.
-        inputs: The inputs of the first form that the form with the button sends again. None: all. Inputs that the
-            operator did not change are left out, since somebody else may change their values before the answer.
+        inputs: The names of the inputs that the answer sends again. None: all. Inputs that the operator did not change
+            are left out, since somebody else may change their values before the answer.
     """
 
     words: str
@@ -101,8 +101,7 @@ class Done:
 class Call(View):
     """A requested action.
 
-    The address names what to change: browsers alter line ends in names that a form sends, but not in an address. The
-    form has only the values that the operator entered.
+    The address names what to change: browsers alter line ends in names that a form sends, but not in an address.
     """
 
     def __init__(

@@ -219,9 +219,8 @@ class _Headers:
 class _Paths:
     """Restores the path that the client requested, since the routes expect it.
 
-    The path differs in two cases. A proxy may strip the server's ``root_path`` from requests: then the path lacks this
-    prefix, although the ``root_path`` of the mounted dashboard contains it. And Litestar adds a slash to the paths of
-    mounted applications: then Starlette would redirect to an address outside of the dashboard.
+    A proxy may have stripped a prefix from the path that ``root_path`` still contains. Litestar adds a slash to the
+    path: then Starlette would redirect to an address outside of the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -284,7 +284,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """The seconds for which a reading of tenants is kept. A page made of it is kept too, both within *keep*."""
+        """The seconds for which a reading of tenants is kept. Pages made of it are kept for further seconds."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:
@@ -298,7 +298,7 @@ def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float,
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """Return at most *most* of the queues: those whose tenants wait longest."""
+    """Return all queues if there are at most *most*; else the queues of the *most* tenants that wait longest."""
     if len(queues) <= most:
         return queues
     waiting = (

@@ -76,7 +76,7 @@ class Change:
 
     Attributes:
         plan: The plan to follow; None: no plan; UNSET: the same as before.
-        reset: Fields that the plan decides again.
+        reset: Fields that the plan decides again, or without a plan the defaults of the queue.
     """
 
     fields: Mapping[str, Any]

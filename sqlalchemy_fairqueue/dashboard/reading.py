@@ -82,7 +82,8 @@ class _Kept:
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
         """Keep the result for *seconds*, or for *duty* times the time of the reading if that is more; keep no error.
 
-        If *duty* is 0, the seconds count from the start of the reading: the result may lack what was changed since.
+        If *duty* is 0, the seconds count from the start of the reading, since the result may lack what was changed
+        meanwhile; but the result is kept for a quarter of *seconds* at least.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:

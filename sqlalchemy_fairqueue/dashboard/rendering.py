@@ -81,7 +81,7 @@ def payload_text(content: bytes, size: int | None) -> str:
     """Return a payload as text to read: JSON over several lines, bytes that are no UTF-8 as their ``repr``.
 
     *size* is the size of the whole payload. If *content* is only its beginning, or *size* is None, JSON is left as it
-    is written, and the text ends with an ellipsis.
+    is written, and text in UTF-8 ends with an ellipsis.
     """
     whole = size is not None and size <= len(content)
     try:

@@ -68,7 +68,7 @@ class Share:
     """A tenant's share of the service of its queue.
 
     Attributes:
-        used: The share that the tenant uses, 0 to 1. None: it is not known, for the reason *unknown*.
+        used: The share that the tenant uses, 0 to 1. None: nothing is out, or *unknown* says why it is not known.
         whole: Names the whole, such as the messages that are out.
         by: The measure: messages, cost or seconds. Empty: messages, the only measure of the queue.
     """
@@ -235,14 +235,14 @@ _LEVELS = {Level.OK: "good", Level.WARNING: "warn", Level.PROBLEM: "bad"}
 
 
 def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:
-    """Return a word for the state of a queue, and its level: good, warn, bad or idle."""
+    """Return the state of a queue in a few words, and its level: good, warn, bad or idle."""
     if found := next(judge_queue(queue.stats, queue.at, LONG, past), None):
         return found.values["state"], _LEVELS[found.level]
     return ("flowing", "good") if queue.messages else ("idle", "idle")
 
 
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
-    """Return a sentence about the worst finding, by the figures of queues or doctor's other checks, and its level."""
+    """Return a sentence about the state of all queues, by their figures and by doctor's findings, and its level."""
     queues = list(figures.queues.values())
     found = [finding for queue in queues for finding in judge_queue(queue.stats, queue.at, LONG, past(queue.name))]
     if health and queues:

@@ -1,8 +1,8 @@
 """Builds calls of SQL functions by name, and sends them.
 
-As a rule SQLAlchemy sends a call, so that its events fire. Two sorts of calls bypass SQLAlchemy if there is no listener
-and the driver supports it, which halves their time: calls that are transactions of their own (``Call.tuples``), and
-calls that travel with the COMMIT of their transaction (``Link.commit_with``).
+As a rule SQLAlchemy sends a call, so that its events fire. Two sorts of calls bypass SQLAlchemy if nothing listens or
+logs and the driver supports it, which halves their time: calls that are transactions of their own (``Call.tuples``),
+and calls that travel with the COMMIT of their transaction (``Link.commit_with``).
 
 Calls that travel with the COMMIT take one round trip together. Python sees their outcomes only after the COMMIT. So if
 an outcome must not be committed, the statement itself fails, by ``fq_refuse``.
@@ -94,9 +94,8 @@ class Shape:
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters that get one element. Calls give the element itself, which drivers encode faster.
-        named: The parameter for ids of messages, or for one id. The statement finds the ids by names: instead of this
-            parameter callers give those of ``fq_find_named``. A parameter that takes one id, or that is also in
-            *alone*, gets only the first id that is found.
+        named: The parameter for ids of messages, or for one id. In its place callers give the parameters of
+            ``fq_find_named``, which finds the ids. A parameter for one id, or one in *alone*, gets only the first id.
         each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
@@ -254,7 +253,7 @@ class Call(NamedTuple):
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Do as :meth:`rows`, but bypass SQLAlchemy if there is no listener. This needs the options :data:`ALONE`."""
+        """Do as :meth:`rows`, but bypass SQLAlchemy if possible. That needs the options :data:`ALONE`."""
         rows: list[Sequence[Any]] = []
         try:
             if _ALONE in connection.get_execution_options():
@@ -451,7 +450,7 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy, but raise its errors. Return False if listeners or the driver prevent it."""
+    """Send calls past SQLAlchemy, but raise its errors. Return False if a listener, a log or the driver prevents it."""
     # Read SQLAlchemy's own flag, since asking the events takes longer than a statement. If SQLAlchemy has no such flag,
     # assume that there are listeners.
     engine = connection.engine

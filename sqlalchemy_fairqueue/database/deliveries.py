@@ -86,7 +86,7 @@ class Dequeued:
         shared: The fields that all the deliveries have in common: the queue, whether they may hold slots of a limit,
             whether the queue is fair by seconds (``is_timed``), and whether results are kept.
         is_held: Whether a due message is locked by another transaction.
-        due_in: How long until something else may be due; None if nothing is scheduled.
+        due_in: How long until something else may be due; None if nothing is scheduled, or the queue is paused.
     """
 
     rows: Sequence[Sequence[Any]]
@@ -242,7 +242,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
 def heartbeat(
     connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta, tokens: Sequence[Token] = ()
 ) -> list[ExtendedLease]:
-    """Extend leases, unless they are lost, to run for at least *lease* from now. Return their cancelled messages.
+    """Extend leases, unless they are lost, to run for at least *lease* from now. Return their state after that.
 
     A lease that does not hold each delivery in *tokens* counts as lost, so give *tokens* with one lease only.
     """
@@ -296,7 +296,6 @@ def refusal(connection: Connection, target: Target, doing: str, **which: str | l
 
 @cache
 def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
-    """Return the shape of a settlement. With *costs* it calls ``fq_correct_costs`` first; *alone* is one delivery."""
     before = "fq_correct_costs" if costs else ""
     arrays = (*_TOKEN, *(["costs", "charged"] if costs else [])) if alone else ()
     if not refusing:

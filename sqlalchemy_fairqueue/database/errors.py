@@ -52,12 +52,9 @@ def sqlstate_of(error: BaseException | None) -> str:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error says that the database cannot serve now; the same call may succeed later.
-
-    An OSError counts if it came through a driver: asyncpg raises ConnectionRefusedError while it connects, and
-    TimeoutError after its ``command_timeout``.
-    """
+    """Return whether an error says that the database cannot serve now; the same call may succeed later."""
     if isinstance(error, OSError):
+        # asyncpg raises ConnectionRefusedError while it connects, and TimeoutError after its command_timeout.
         return any(_is_of_driver(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
     if isinstance(error, PoolTimeout) or getattr(error, "connection_invalidated", False) is True:
         return True

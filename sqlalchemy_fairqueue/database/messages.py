@@ -69,7 +69,7 @@ class EnqueuedMessages(NamedTuple):
 
     Attributes:
         ordinals: The position of the message in the call, from 1.
-        message_ids: The id of the message, or of the message that has its key; None if it was dropped or refused.
+        message_ids: The message's id, or that of the one it duplicates or coalesces with; None if the channel was full.
         outcomes: "full" if the channel is full and the policy says "raise"; otherwise as in a receipt.
     """
 
@@ -110,7 +110,6 @@ class FoundResult:
 
 @cache
 def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
-    """Return the shape of an enqueue, of one message if *alone*. If *refusing*, SQL fails where ``enqueue`` raises."""
     outcome = "outcome"
     if refusing:
         channel, on_duplicate = (
@@ -149,7 +148,7 @@ def enqueue_call(
         messages: At least one.
         lock: Messages that the transaction ends later. The call locks them in one order with those that it replaces.
         refusing: Whether the call travels with the COMMIT; it then fails for outcomes for which Python would raise.
-        counts_members: Whether the call counts members, because the transaction created their groups.
+        counts_members: Whether the call counts the messages as members, because the transaction created their groups.
     """
     alone = len(messages) == 1
     if alone:
@@ -202,7 +201,6 @@ def _scalars(one: EncodedMessage) -> dict[str, Any]:
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of ``fq_enqueue``, with an element for each message."""
     # If the arrays were made of the _scalars of each message, an enqueue of 1,000 messages would take the client 1.2
     # times as long.
     enqueues = [one.message for one in messages]

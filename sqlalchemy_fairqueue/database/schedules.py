@@ -137,8 +137,8 @@ def run_slots(
 ) -> dict[int, int | None] | None:
     """Run the planned slots of a schedule, and store which slots are done. Call it in a transaction of its own.
 
-    Return the message id of each slot, None if its message was dropped. If another worker was first or the schedule
-    changed, do nothing and return None.
+    Return the message id of each slot, None if its message was dropped. If another worker was first or has the schedule
+    locked, or the schedule changed, do nothing and return None.
     """
     rows = call(
         schema,

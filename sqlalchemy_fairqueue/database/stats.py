@@ -267,11 +267,7 @@ def consumers_by_queue(
 
 
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
-    """Return a consumer, but drop a request to stop that was made before the consumer started.
-
-    A worker hears of a request within :data:`HEARD`, and then takes no more work and waits for none. So a consumer that
-    takes work or begins to wait later has started after the request.
-    """
+    """Return a consumer, but drop a request to stop that was made before the consumer started."""
     held = json.loads(handlers or "[]")
     for one in held:
         for name in ("delivered_at", "cancelled_at"):
@@ -281,6 +277,8 @@ def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
     consumer = ConsumerInfo(handlers=messages, **of_first, **row)
     if consumer.stop_requested_at is None:
         return consumer
+    # A worker hears of a request within HEARD, and then takes no more work and waits for none. So if a consumer takes
+    # work or begins to wait later, it has started after the request.
     heard_at = consumer.stop_requested_at + HEARD
     took = consumer.delivered_at is not None and consumer.delivered_at > heard_at
     waits = consumer.waiting_until is not None and consumer.waiting_until > heard_at + LONGEST_WAIT

@@ -48,7 +48,7 @@ class SourceStats(Base):
 
 
 def parse(upload: Upload) -> SourceStats:
-    """Count the definitions in an upload. A file that is not valid Python gives a result with an error."""
+    """Parse an upload, and count what is in it. A file that is not valid Python gives a result with an error."""
     source = Path(upload.path).read_bytes()
     error, found = None, Counter[type[ast.AST]]()
     try:

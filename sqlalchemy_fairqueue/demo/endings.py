@@ -13,7 +13,7 @@ _asked: list[int] = []
 
 
 class DemoError(Exception):
-    """The demo cannot go on, or its result is wrong: a file has not one result, or the two services differ."""
+    """The demo cannot go on, results are missing or double, work is left, or the services gave different results."""
 
 
 class AskedToEnd(SystemExit):

@@ -1,7 +1,4 @@
-"""The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as in many apps.
-
-It writes as much as ``fair``: it leases jobs, and commits the result of each file in a transaction of its own.
-"""
+"""The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as in many apps."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _IDLE = 0.02
 
 
 class Job(Base):
-    """A file to be parsed; deleted when it is done."""
+    """The job to parse a file; the row is deleted when the file is parsed."""
 
     __tablename__ = "fifo_job"
 

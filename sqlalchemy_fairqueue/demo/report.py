@@ -24,10 +24,7 @@ FIRST_COME = Scenario(name="first come, first served", discipline="fifo")
 
 
 def files_ahead(files: Sequence[File]) -> float:
-    """Return how many files were done, on average, between the upload of a small customer's file and its result.
-
-    So the wait is measured in files, and does not depend on the machine's speed.
-    """
+    """Return how many files were done, on average, between the upload of a small customer's file and its result."""
     ends = sorted(file.parsed for file in files)
     small = [file for file in files if file.customer != BOB]
     return mean(bisect_left(ends, file.parsed) - bisect_right(ends, file.uploaded) for file in small)

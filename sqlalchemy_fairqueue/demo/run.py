@@ -33,7 +33,7 @@ BOB = "Bob"
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
 _ACCIDENT = 0.14
-"""A worker is killed at this number of parsed files, as a share of Bob's; early, so that its lease ends in the run."""
+"""A worker is killed when as many files are parsed as this share of Bob's: early, so that its lease ends in the run."""
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
 # Seconds between two looks at the files. To look at one file takes about a tenth of what it adds to the pause.

@@ -1,4 +1,4 @@
-"""Starts and ends the worker processes of one run; reports each that fails, and leaves none behind.
+"""Starts, watches and ends the worker processes of one run, and leaves none behind.
 
 All workers share one end of a pipe. Each writes when it is ready, and ends when the demo closes the other end or dies.
 """
@@ -51,7 +51,7 @@ class Workers:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def replace(self, name: str) -> None:
-        """Kill a worker by SIGKILL and start another, as a supervisor does."""
+        """Kill a worker by SIGKILL, and start another in its place."""
         member = self.members.pop(name)
         member.kill()
         member.join()
@@ -80,7 +80,7 @@ class Workers:
 
 @contextlib.contextmanager
 def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
-    """Run *size* workers during the ``with`` block, which begins when all are ready; raise DemoError if one fails."""
+    """Run workers during the ``with`` block, which begins when all are ready; raise DemoError if one ends earlier."""
     running = Workers(service, url)
     try:
         for _ in range(size):

@@ -88,7 +88,7 @@ def examine(
     allowed: Sequence[str] = (),
     role: Role = Role.CONSUMER,
 ) -> Examination:
-    """Check an installation. It changes nothing, and may take seconds; :class:`CheckContext` explains the arguments.
+    """Check an installation and change nothing; this may take seconds. :class:`CheckContext` explains the arguments.
 
     The connection must be in READ COMMITTED, outside of a transaction. Raise Unusable if there is no installation, or
     the role may not use it, and SQLAlchemyError if the database is away.

@@ -82,7 +82,7 @@ _QUALIFIER = "fairqueue.fq_"
 def query(name: str, schema: str | None = None) -> TextClause:
     """Return the statement of the file ``queries/<name>.sql``, for the installation in a schema.
 
-    A file names fairqueue's objects as ``fairqueue.fq_...``. Without a schema, the statement must name none of them.
+    A file names fairqueue's objects as ``fairqueue.fq_...``. Without a schema, the search_path must find them.
     """
     return text(_statement(name).replace(_QUALIFIER, f"{qualifier(schema)}fq_"))
 

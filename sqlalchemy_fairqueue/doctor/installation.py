@@ -25,7 +25,7 @@ _UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05"
 class Unusable(Exception):
     """An installation is missing or too old, or the role may not use it.
 
-    *kind* is ``schema_missing``, ``schema_outdated`` or ``privilege_missing``; *remedy* has lines to paste.
+    *kind* is ``schema_missing``, ``schema_outdated`` or ``privilege_missing``; *remedy* has lines to paste, or is None.
     """
 
     def __init__(self, message: str, kind: str, remedy: str | None = None) -> None:

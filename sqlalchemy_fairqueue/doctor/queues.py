@@ -39,7 +39,7 @@ _GRACE = timedelta(minutes=1)
 
 @check(functions=("fq_queues", "fq_stats", "fq_now", "fq_trend"))
 def check_queues(context: CheckContext) -> Iterator[Finding]:
-    """Check each queue: the wait of its oldest ready message, its consumers, the signals that wait for a dequeue."""
+    """Yield what :func:`judge_queue` finds in each queue; a queue that is served well gets a finding that says so."""
     connection, schema = context.connection, context.schema
     names = sorted(read_queues(connection, schema))
     if context.queue is not None and context.queue not in names:
@@ -119,9 +119,9 @@ def recent_pasts(
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield findings about a queue, the gravest first; ``values["state"]`` of each names the state in a few words.
 
-    A queue is behind if, now and at each point of the last minute in *past*, workers could take messages and the oldest
-    ready message had waited longer than *max_age*. By the present alone, the state of a queue whose wait is about
-    *max_age* would change with each dequeue. *past* begins with the oldest point; it is empty if none is known.
+    A queue is behind if it is so by more than *max_age* now, and was at each point of the last minute in *past*. By the
+    present alone, the state of a queue whose wait is about *max_age* would change with each dequeue. *past* begins with
+    the oldest point; it is empty if none is known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -212,7 +212,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew, if it grew in both halves of *past*, and in all by a fifth and by ten messages."""
+    """Say how a backlog grew; None if *past* is shorter than a minute, or growth is small or in one half alone."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
@@ -231,7 +231,7 @@ _OLDEST = 100_000
     tables=("fq_message", "fq_dead_letter", "fq_channel"),
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
-    """Find kinds whose messages died in the last hour, or failed or were given back three times."""
+    """Find kinds whose messages died in the last hour, or failed or were given back three times or more."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (

@@ -92,7 +92,7 @@ def _a(kind: str) -> str:
 
 @check()
 def check_ownership(context: CheckContext) -> Iterator[Finding]:
-    """Check that the owner of the history may drop all of its partitions."""
+    """Check that all partitions of the history belong to the owner of the history."""
     found = context.execute("foreign_partitions", schema=context.schema).all()
     if not found:
         return
@@ -183,7 +183,7 @@ _ALL = ("select", "insert", "update", "delete")
 
 @check()
 def check_row_security(context: CheckContext) -> Iterator[Finding]:
-    """Find policies of row level security that may hide rows from a monitor, or from the owner of the functions."""
+    """Find tables whose row level security may hide rows from a monitor, or from the owner of the functions."""
     monitors = context.role is Role.MONITOR
     role = current_role(context.connection)
     if not monitors:

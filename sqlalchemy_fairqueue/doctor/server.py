@@ -1,4 +1,4 @@
-"""Checks the server: version, platform, clock, whether it takes writes, vacuum, and snapshots that hold vacuum back."""
+"""Checks the server: version, platform, clock, connections, sizes, whether it takes writes, whether vacuum keeps up."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def check_connections(context: CheckContext) -> Iterator[Finding]:
 
 _LARGEST = 3
 _LARGE = 100 * 2**20
-"""A table or an index of this many bytes is named, and so is a table that grew by as many."""
+"""The checks name a table or an index of at least this many bytes, and a table that grew by at least as many."""
 
 
 @check()
@@ -246,7 +246,7 @@ _MUCH = 2**30
 
 @check(functions=("fq_growth",))
 def check_growth(context: CheckContext) -> Iterator[Finding]:
-    """Find tables that grew by 100 MB or more within the last day, by the sizes that workers note each hour."""
+    """Find large tables that grew by 100 MB or more within the last day, by the sizes that workers note each hour."""
     rows = [row for row in context.execute("growth") if row.grown >= _LARGE]
     for row in rows:
         period = format_duration(duration(row.period))

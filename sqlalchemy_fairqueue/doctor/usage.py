@@ -31,7 +31,7 @@ class ChannelUsage:
 class Usage:
     """The usage of a month in UTC, from *since* up to *until*, exclusive.
 
-    The history was pruned until *pruned_until*, so earlier attempts are not counted; None: nothing was pruned.
+    The history was pruned until *pruned_until*, so earlier attempts are not counted; None: none of the month is lost.
     """
 
     since: datetime

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
-"""Environment variable that names a running server, as a database URL with the right to create databases."""
+"""Environment variable that names a running server by a database URL, whose role may create databases."""
 
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
-"""Environment variable that names the pytest plugin's server, which is never an application's server."""
+"""Environment variable that names a running server for the pytest plugin, which ignores ``DATABASE_URL_VARIABLE``."""
 
 NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
 
 
 class EmbeddedServerError(RuntimeError):
-    """The private server could not be found, started or stopped. The message says what to do.
+    """PostgreSQL's programs are missing, or a private server did not start. The message says what to do.
 
     Example:
         >>> try:
@@ -91,10 +91,7 @@ class Programs:
         return Programs(folder / self.directory.relative_to(self.trees[0].parent))
 
     def copy_below(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
-        """Copy the installation to where the server's account may run it, in folders that the account owns.
-
-        The account can then remove a partial copy, even if this process is killed.
-        """
+        """Copy the installation into folders that the server's account owns, so that it can run and remove it."""
         make_folder(folder)
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PARENT_LIMIT = 100 - len("/fairqueue-12345678/.s.PGSQL.5432")
 _LOG_CHARACTERS = 1000
 _NOT_AS_ROOT = f"PostgreSQL refuses to run as root, so start this as an ordinary user, or {NAME_ONE}"
-# Ends the connections that DROP DATABASE ... WITH (FORCE) would end; returns no row if none is left.
+# Ends the connections of clients to a database, as far as the role may end them; returns no row if there are none.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
@@ -62,8 +62,7 @@ class Account:
     def for_server(cls) -> Account:
         """Return ``nobody`` if this process runs as root, else its own account.
 
-        Raise EmbeddedServerError on Windows, and for root on a system without the account ``nobody``. A mere user
-        number would not do, since initdb needs an account with a name.
+        Raise EmbeddedServerError on Windows, and for root on a system without the account ``nobody``.
         """
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
@@ -110,7 +109,7 @@ class Server:
     """A running private server. It listens only on a Unix socket, in a folder that only its owner may enter.
 
     Attributes:
-        directory: Contains the socket and all files of the server; removed when the server stops.
+        directory: Contains the socket and all files of the server; removed when the ``with`` block ends.
         version: PostgreSQL's version, such as ``18.6``.
 
     See Also:
@@ -144,7 +143,7 @@ class Server:
             mode: ``fast`` writes everything out first; ``immediate`` is a crash: the server then recovers from its log.
 
         Raises:
-            EmbeddedServerError: The server did not start again.
+            EmbeddedServerError: The server did not stop, or did not start again.
         """
         self._run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
 

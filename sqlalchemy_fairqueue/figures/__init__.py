@@ -1,4 +1,4 @@
-"""Figures of queues, channels and tenants, computed in one place for ``top``, the metrics and the dashboard.
+"""Figures of queues and channels, computed in one place for ``top``, the metrics and the dashboard.
 
 ``read_figures`` and ``take_sample`` each read all from one snapshot; the connection of ``read_figures`` must be in a
 REPEATABLE READ transaction. The other functions read by several statements in the caller's transaction, so by default

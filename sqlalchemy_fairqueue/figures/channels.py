@@ -37,8 +37,8 @@ class Sample:
     Attributes:
         since: The time since the previous sample. None: there is none, or the clock was set back; then *changes* and
             *rates* are empty.
-        channels: The channels that have messages, had some in the previous sample, or completed some since, with the
-            reasons of their waits.
+        channels: The busy channels, and those that had messages in the previous sample or completed some since, with
+            the reasons of their waits.
         snapshot: The snapshot as PostgreSQL writes it; the next sample counts the completions since then.
     """
 

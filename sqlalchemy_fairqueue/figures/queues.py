@@ -65,7 +65,7 @@ AGAIN = 3
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
-    """Say how often workers gave a message back, if so often that doctor's check ``kinds`` reports it; else None."""
+    """Say how often a message was given back; None if fewer than ``AGAIN`` times, or if it is due or has an error."""
     times = message.deliveries - message.attempts
     if times < AGAIN or message.error is not None or message.due_at <= now:
         return None
@@ -77,7 +77,7 @@ class QueueFigures:
     """A queue at an instant, by the database's clock.
 
     Attributes:
-        contention: The channels that wait longest and those that hold most, with the reasons of their waits.
+        contention: The channels that wait longest and those with the most leased messages, with the reasons of waits.
         consumers: Its consumers; if there are more than ``SHOWN``, those with the most messages.
         completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or the queue records
             no history.
@@ -159,7 +159,7 @@ def read_figures(
     previous: Figures | None,
     longest: timedelta,
 ) -> Figures:
-    """Read the figures of queues; None: of all that have channels or are configured.
+    """Read the figures of *queues*; if that is None, of all queues that have channels or are configured.
 
     The connection must be in a REPEATABLE READ transaction, so that all is of one snapshot. Rates are counted from
     *previous*, unless that is older than *longest*: then much history would be counted for an outdated average.
@@ -214,8 +214,9 @@ def channel_waits(
 ) -> Sequence[ChannelStats]:
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
-    The call reads about as much as ``queue.stats``. It reads only a bounded part of that if *stats* is None, and only
-    one of the channels waits and has ready messages. If no channel waits, it reads nothing.
+    If none of the channels has undelivered messages, nothing is read. If *stats* is None, and the only channel with
+    undelivered messages has a ready one, a bounded part of the queue is read. Otherwise the call reads about as much
+    as ``queue.stats``.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -242,8 +243,8 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
     At most ``COUNTED`` leased messages are counted. If the queue has so many, the result also lists the channels in
     *figures*, and each count of leased messages is at least that in *figures*. If *figures* have ``COMPETING`` or more
-    competing channels, the weight of these is at least that in *figures*. Scheduled messages are not counted anew. If
-    none of *channels* exists, the result is *figures*.
+    competing channels, the weight of these is at least that in *figures*. If none of *channels* exists, the result is
+    *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

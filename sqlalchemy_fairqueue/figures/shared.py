@@ -29,12 +29,12 @@ DUTY = 60
 LATELY = timedelta(minutes=5)
 """The most time between two readings whose completions are counted; it is more if figures are kept for long."""
 PATIENCE_SECONDS = 0.05
-"""If the last reading took longer, the next one in an event loop runs in the background; viewers get older figures."""
+"""A reading in an event loop runs in the background only if the reading before took at least this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: its undelivered messages, and how far it was :func:`behind`."""
+    """A queue in the past: how many messages waited in it, and how far it was behind."""
 
     at: datetime
     backlog: int
@@ -46,7 +46,7 @@ class SharedFigures:
 
     Nothing is read while nobody asks. A caller during a reading gets the previous figures, if there are any. In an
     event loop, a reading that takes long goes on in the background, and callers get the previous figures meanwhile.
-    They wait for the reading only if these figures are too old because nobody has asked for a while.
+    They wait for the reading only if there are no figures yet, if nobody has asked for a while, or after ``forget``.
 
     Completions between two readings are counted, unless more than five minutes lie between the readings, and more than
     twice the time for which figures are kept. So no reading has to count the history of a night.
@@ -101,7 +101,7 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Return how many attempts of a queue were completed since the first figures, except during long pauses."""
+        """Return how many attempts of a queue were completed since the first reading, as far as readings count them."""
         return self._completed[queue]
 
     @property
@@ -151,7 +151,7 @@ class SharedFigures:
             return await self._aread()
         if self._background is None or self._background.done():
             self._background = asyncio.ensure_future(self._aread())
-            # Retrieve an error of the reading, so that asyncio does not log it. If it lasts, a later reader gets one.
+            # Retrieve an error of the reading, so that asyncio does not log it. If it lasts, a later caller gets it.
             self._background.add_done_callback(lambda task: task.cancelled() or task.exception())
         return latest
 

@@ -1,4 +1,4 @@
-"""WSGI and ASGI applications that answer every request with the metrics."""
+"""WSGI and ASGI applications that serve the metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIApplication:
-    """Return a WSGI application that answers every request with the metrics, for Django, Flask or a server of its own.
+    """Return a WSGI application that serves the metrics, for Django, Flask or a server of its own.
 
     Args:
         collector: Made with an Engine.
@@ -45,7 +45,7 @@ def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIAppli
 
 
 def asgi_application(collector: QueueCollector, *others: Collector) -> ASGIApplication:
-    """Return an ASGI application that answers with the metrics, to mount in FastAPI, Starlette or Litestar.
+    """Return an ASGI application that serves the metrics, to mount in FastAPI, Starlette or Litestar.
 
     Reading the database does not block the event loop: an AsyncEngine is awaited, an Engine is used in a thread.
 

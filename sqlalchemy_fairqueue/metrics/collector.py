@@ -270,7 +270,7 @@ class QueueCollector(Collector):
 
 
 class WorkerCollector(Collector):
-    """The metrics of workers of this process. The collector neither has metrics of queues nor asks a database.
+    """The metrics of workers of this process. The collector asks no database.
 
     Example:
         >>> registry = CollectorRegistry()

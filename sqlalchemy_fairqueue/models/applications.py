@@ -25,7 +25,7 @@ _JSON = JsonCodec()
 
 
 class PausableMixin(FairqueueMixin):
-    """The columns that queues and channels share, since both can be paused."""
+    """Adds ``is_paused`` to a table that has ``paused_at``."""
 
     if TYPE_CHECKING:
         paused_at: Mapped[datetime | None]
@@ -43,7 +43,7 @@ class PausableMixin(FairqueueMixin):
 
 @mapping("use queue.configure(session, ...)")
 class QueueConfigMixin(PausableMixin, columns.fq_queue):
-    """A configured queue: the policy of new channels, and the settings of the queue itself.
+    """A queue that was configured or has delivered: the policy of new channels, and the settings of the queue itself.
 
     ``defaults`` is the policy of new channels, by the column names of :class:`ChannelStateMixin`; if it is None, the
     first enqueue into a channel decides its policy. The durations in ``defaults`` and in
@@ -66,7 +66,7 @@ class ChannelMixin(columns.fq_channel):
     """A channel: the messages of one tenant in a queue.
 
     Attributes:
-        queue_config: None if the queue was never configured.
+        queue_config: None if the queue was never configured and has never delivered.
         messages: Includes leased messages.
 
     Example:
@@ -99,8 +99,8 @@ class ChannelMixin(columns.fq_channel):
 class ChannelStateMixin(PausableMixin, columns.fq_channel_state):
     """The state row of a channel: its policy, and what the dispatcher knows of it.
 
-    Times other than ``paused_at`` are plain numbers, of microseconds since 1970, and may be negative. The head is None
-    while the dispatcher knows of no message in the channel. ``backlog`` leaves out messages whose signals are not
+    Instants other than ``paused_at`` are plain numbers of microseconds since 1970, and may be negative. The head is
+    None while the dispatcher knows of no message in the channel. ``backlog`` leaves out messages whose signals are not
     heard yet. ``problem`` tells why a dequeue has paused the channel.
     """
 
@@ -108,7 +108,7 @@ class ChannelStateMixin(PausableMixin, columns.fq_channel_state):
 
 
 class ContentMixin(FairqueueMixin):
-    """The columns that messages and dead letters share."""
+    """What messages and dead letters share: the channel, and the payload."""
 
     channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
     if TYPE_CHECKING:
@@ -154,7 +154,8 @@ class MessageMixin(ContentMixin, columns.fq_message):
     def due_at(self) -> datetime | None:
         """The instant when the message is due.
 
-        None for a due message with a priority, and for a message that waits for others of its ordering key.
+        For a due message with a priority it is an earlier instant if priorities age in the channel, otherwise None. It
+        is also None for a message that waits for others of its ordering key.
         """
         return instant(self.dequeue_at) if 0 <= self.dequeue_at < _WAITS_FOR_OTHERS else None
 

@@ -1,4 +1,4 @@
-"""The mapped classes of an installation, one for each mixin of a table, and a dataclass that holds all of them.
+"""The names of the mapped classes, each with its mixin, and a dataclass that holds the classes of an installation.
 
 Type checkers read ``classes.pyi``, which ``python -m tests.orm.stubs`` writes.
 """

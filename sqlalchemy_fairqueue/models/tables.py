@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyModel(FairQueueError, TypeError):
-    """A session was asked to write a row of fairqueue, which is read-only. Nothing was sent to the database.
+    """A session was asked to write a row of fairqueue, which is read-only. The row was not written.
 
     Example:
         >>> with Session(engine) as session:
@@ -215,7 +215,7 @@ def columns_of(table: str) -> type[FairqueueMixin]:
 
 
 def mapping(verbs: str, *, key: tuple[str, ...] = ()) -> Callable[[Mixin], Mixin]:
-    """Return a class decorator that gives a mixin the constraints and indexes of its table, by the same names.
+    """Return a class decorator that gives a mixin the constraints and indexes of its table, named as there.
 
     Args:
         verbs: What writes the table, as :class:`ReadOnlyModel` tells users.

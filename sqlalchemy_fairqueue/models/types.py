@@ -107,7 +107,7 @@ class _Comparator(TypeDecorator.Comparator[Any]):
 
 
 class Instant(TypeDecorator[datetime]):
-    """A column of instants: an aware datetime in Python, in UTC when read. A naive datetime raises ValueError.
+    """A column of instants: an aware datetime in Python, in UTC when read. A naive datetime raises StatementError.
 
     Example:
         >>> hour_ago = datetime.now(UTC) - timedelta(hours=1)

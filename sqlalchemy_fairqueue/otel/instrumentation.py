@@ -68,8 +68,8 @@ def instrument(
         process: How a process span belongs to the enqueue. "link": it begins a trace, and has a link to the enqueue;
             "child": it is in the trace of the enqueue. Give "child" if messages are handled soon after their enqueue.
         send: "context": messages carry the context of the current span, such as the request's; without a current span
-            they carry none. "span": each call that enqueues makes a ``send`` span, and its messages carry the context
-            of that span. This takes several times as long as "context".
+            they carry none. "span": each call that enqueues makes a ``send`` span, whose context its messages carry;
+            it makes none in a trace that is not sampled. This takes several times as long as "context".
         tracer_provider: Default: the global one.
         meter_provider: Default: the global one.
 
@@ -254,10 +254,10 @@ def _seen(span: Span, outcome: Any) -> Any:
 def observe_queues(
     engine: Engine, *queues: Queue, schema: str | None = None, meter_provider: MeterProvider | None = None
 ) -> None:
-    """Export gauges of queues: backlog, oldest message, waiting channels and their waits, dead letters and consumers.
+    """Export gauges of queues, such as messages by state, the oldest wait, waiting channels and dead letters.
 
-    All processes see the same queues, so call this in one process. An export asks the database once for all gauges. If
-    the database does not answer, the gauges are left out.
+    All processes see the same queues, so call this in one process. An export asks the database at most once for all
+    gauges. If the database does not answer, the gauges are left out.
 
     Args:
         engine: Connects to the database, as a role that is granted ``monitor``.
@@ -284,7 +284,7 @@ def observe_queues(
 
 
 def _reader(figures: SharedFigures) -> Callable[[], Iterable[QueueFigures]]:
-    """Return a function for all gauges. It asks the database once in an export, whether or not the database answers."""
+    """Return a function for all gauges. It asks the database at most once in an export, even if that fails."""
     again_at = 0.0
 
     def read() -> Iterable[QueueFigures]:

@@ -23,7 +23,7 @@ _FIELDS = ("traceparent", "tracestate")
 
 
 def injected(context: SpanContext) -> dict[str, str]:
-    """Return the headers that carry the context of a span; none if nothing is traced."""
+    """Return the headers that carry the context of a span; none if there is no span."""
     # The propagator writes the same, but takes four times as long. To unpack a SpanContext, which is a tuple, saves a
     # call for each property. ``_FLAGS`` saves the formatting of an integer.
     trace_id, span_id, _, flags, state, is_valid = context

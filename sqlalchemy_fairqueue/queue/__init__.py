@@ -36,18 +36,17 @@ class Queue(
     and :meth:`extend`, take only an engine. A session records enqueues, settlements, withdrawals and configuration, and
     sends them right before its COMMIT. All other calls are sent at once: on an engine in transactions of their own,
     otherwise in the session's or connection's transaction. A call that is sent at once does not see what a session has
-    only recorded; on an async target such a call returns a coroutine.
+    only recorded. On an async target, a call that is sent at once returns a coroutine.
 
     A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. The verbs
-    that a session records raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated
-    installation raises SchemaMismatch.
+    that a session records raise AutocommitError in AUTOCOMMIT. A missing or too old installation raises SchemaMismatch.
 
     Args:
         name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.
         schema: The schema given to ``op.create_fairqueue(schema=...)``. None, the default: the search_path finds the
             installation. All connections of an engine must find the same installation.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
-        defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
+        defaults: The policy of channels that this object creates, unless ``configure`` set defaults or a default_plan.
         max_attempts: A message becomes a dead letter after this many attempts, unless it has its own ``max_attempts``.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
@@ -55,9 +54,8 @@ class Queue(
             TRANSACTION, which PostgreSQL refuses after a NOTIFY; two-phase transactions of SQLAlchemy never notify.
             Without notifications workers find the work at their next poll; start them with ``Worker(listen=False)``, so
             that they poll more often. A producer behind a transaction pooler can notify; a worker there cannot listen.
-        check_kinds: Whether the first enqueue of a kind without a handler gives an
-            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, if this object has handlers at all. Give False if other
-            processes handle such kinds.
+        check_kinds: Whether an object that has handlers warns of the first enqueue of a kind without a handler
+            (:class:`~sqlalchemy_fairqueue.UnhandledKindWarning`). Give False if other processes handle such kinds.
 
     Example:
         >>> queue = Queue("documents", defaults=ChannelPolicy(max_concurrency=4))

@@ -88,7 +88,7 @@ class DeadLetters(Facet[QueueBase]):
         """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
         Args:
-            error: A text in the reason or the error. The call scans the letters that match all other filters for it.
+            error: A text in the reason or the error. The call scans dead letters for it, fewer with other filters.
             since: Only letters whose message died at this time (aware) or later.
             until: Only letters whose message died before this time (aware).
             after: The last dead letter of the previous page.
@@ -198,9 +198,8 @@ class Admin(Facet[QueueBase]):
         """Move an undelivered message to another channel of the queue. Its time and priority decide its place there.
 
         The message keeps its id, key, payload and attempts. A missing channel is created. max_backlog does not apply.
-        The outcome is "moved"; "unchanged" if the message is there already; "leased" if a consumer holds it;
-        "duplicate" if another message there holds its key; "missing" if it is done, dead, withdrawn, or in another
-        queue.
+        The outcome is "moved"; "unchanged" if the message is there; "leased" if a consumer holds it; "duplicate"
+        if another message there holds its key; "missing" if it is done, dead, withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT the call raises AutocommitError. The call locks a new channel, the key and the message. It waits for
@@ -230,8 +229,8 @@ class Admin(Facet[QueueBase]):
         Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both, which find no dead letters.
         Of several messages with the ordering key, the call chooses the leased one, or else the next one.
 
-        The outcome is "due"; "unchanged" if it was due; "redriven" if it was dead; "leased"; "duplicate" if it is dead
-        and another message holds its key; "missing" if it is done, withdrawn, or in another queue.
+        The outcome is "due"; "unchanged" if it was ready; "redriven" if it was dead; "leased"; "duplicate" if it is
+        dead and another message holds its key; "missing" if it is done, withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT the call raises AutocommitError. The call locks the message, and waits for a transaction that
@@ -361,8 +360,8 @@ class Admin(Facet[QueueBase]):
         """Return recorded actions on the queue, at most *limit* (1 to 10,000), the newest first.
 
         Without *channel* and *message_id* these include actions on the installation, such as on shared limits. With a
-        channel or a message the call is slower: it also reads actions that do not match, down to the oldest action that
-        it returns. *before* is the last action of the previous page, or a time (aware): earlier actions are returned.
+        channel or a message the call is slower: it also reads actions that do not match, until *limit* match. *before*
+        is the last action of the previous page, or a time (aware): earlier actions are returned.
         """
         check_names(channel=channel)
         if message_id is not None:
@@ -430,7 +429,7 @@ class Admin(Facet[QueueBase]):
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, most messages first.
 
-        *handlers* is how many messages of each consumer to return, 0 to 10,000, the longest held first.
+        With each consumer come up to *handlers* (0 to 10,000) messages, longest held first; without a history, by id.
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)

@@ -42,8 +42,7 @@ class ConfigurationMethods(QueueBase):
                 ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}`` changes only its
                 fields; the first such change starts from ``Queue(defaults=...)``.
             max_concurrency: Most leased messages of the whole queue, in addition to the limits of its channels; no
-                dequeue exceeds it. None: no limit. After the limit is lowered, nothing is delivered until fewer
-                messages are leased.
+                dequeue exceeds it. None: no limit. A lowered limit stops deliveries until fewer messages are leased.
             max_cost_out: Most that leased messages cost together; the cost charged at their delivery counts. A message
                 that costs more by itself is delivered when no other message of the queue is leased. None: no limit.
             rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API. A
@@ -104,7 +103,7 @@ class ConfigurationMethods(QueueBase):
         """Change the policy of one channel: ``configure_channel(session, "customer-7", max_backlog=500)``.
 
         Args:
-            channel: A missing channel is created with the configured defaults, or else with ``Queue(defaults=...)``.
+            channel: A missing channel is created with the policy that an enqueue would give it.
             policy: Replaces the channel's whole policy; the channel then follows no plan and overrides no field.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument, on a session at the COMMIT.
@@ -116,10 +115,10 @@ class ConfigurationMethods(QueueBase):
                 even as None, overrides the plan until it is reset.
 
         The change applies from the next dequeue after the commit. If transactions change different fields at the same
-        time, all their changes take effect. The call locks the channel's state. If it sets max_concurrency, directly or
-        by a plan, it also locks the leased messages of the channel, and waits for transactions that are completing
-        them. The call waits for a transaction that changes or removes the plan. No dequeue serves the channel until the
-        transaction of the call ends; so keep that transaction short and separate.
+        time, all their changes take effect. The call locks the channel's state. If it sets max_concurrency or
+        max_cost_out, directly or by a plan, it also locks the leased messages of the channel, and waits for
+        transactions that are completing them. The call waits for a transaction that changes or removes the plan. No
+        dequeue serves the channel until the transaction of the call ends; so keep that transaction short and separate.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -227,7 +226,7 @@ class Plans(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """Return the plans of the queue by name, as of now, each with the number of channels that follow it."""
+        """Return the plans of the queue, or only *name*, each with the number of channels that follow it."""
         check_names(plan=name)
         return self._ask(where, partial(read_plans, target=self._target, name=name))
 

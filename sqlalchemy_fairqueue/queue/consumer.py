@@ -52,10 +52,9 @@ _SHARED = ("queue", "lease", "holds_slot", "is_timed", "keeps_result")
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    *name* is stored with its leases. If a dequeue returns deliveries, the consumer calls *keep* with their lease and
-    with ``time.monotonic()`` from before the dequeue. *keep* returns the lease object that the deliveries get; a worker
-    returns a lease that it extends. *is_held_up*: the last dequeue found a due message that another transaction has
-    locked.
+    *name* is stored with its leases. If a dequeue takes messages, the consumer calls *keep* with their lease and with
+    ``time.monotonic()`` from before the dequeue. *keep* returns the lease object that the deliveries get; a worker
+    returns a lease that it extends. *is_held_up*: the last dequeue found a due message that another transaction locks.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Consumer:
 
     @property
     def lease_id(self) -> int | None:
-        """The id of the last dequeue's lease, or None. A dequeue for the same duration may use the lease again."""
+        """The id of the newest remembered lease, or None. A dequeue for the same duration may use the lease again."""
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:
@@ -95,7 +94,7 @@ class Consumer:
                 return
 
     def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Deliveries:
-        """Dequeue once, and commit before returning."""
+        """Dequeue, and commit before returning. If bad rows make this fail, set them aside and dequeue again."""
         if self._process != os.getpid():
             self._forget()
         check_installed(connection, self._target.schema)
@@ -120,7 +119,7 @@ class Consumer:
     def take_more(
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
-        """Take messages that follow the delivery *first* in its channel, under the lease of *first*, and commit."""
+        """Take messages of the same kind that follow *first* in its channel, under the lease of *first*, and commit."""
         rows = take_more(connection, self._target, token_of(first), limit=limit, max_cost=max_cost, max_bytes=max_bytes)
         connection.commit()
         return self._delivered(connection, limit, rows, {name: getattr(first, name) for name in _SHARED})

@@ -102,7 +102,7 @@ class Context:
         """Retry one delivery of a batch, and count its attempt, however the others are settled.
 
         The worker settles the delivery when the handler returns, in the handler's transaction if it takes a session. If
-        the handler raises, all deliveries have failed instead. The same applies to :meth:`release` and :meth:`bury`.
+        the handler raises, its exception settles the whole batch. The same applies to :meth:`release` and :meth:`bury`.
         *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:
@@ -255,7 +255,7 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease may have ended, so that another consumer may have the message now."""
+        """Whether another consumer may have the message, as the lease may have ended or the worker has settled it."""
         return self._held.lost
 
     @property
@@ -300,7 +300,7 @@ async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> A
 
 
 def variables_of(context: Context) -> Variables | None:
-    """Return the context variables that a handler with a session had when it returned; None before."""
+    """Return the context variables that a handler with a session had when it returned. Otherwise return None."""
     return context._variables  # noqa: SLF001 - a part of it
 
 

@@ -98,7 +98,8 @@ class DeliveryMethods(QueueBase):
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel
-                pays the difference to the charged cost, or gets it back. None: the charged cost stays.
+                pays the difference to the charged cost, or gets it back. None: the charged cost stays; in a queue that
+                is fair by seconds, the time that the worker has measured counts.
             result: The value that :meth:`result` returns for each message, if the queue keeps results.
 
         Raises:
@@ -169,8 +170,7 @@ class DeliveryMethods(QueueBase):
 
         The call extends a lease for all of its messages, and never shortens it. It extends several leases one by one,
         each in a transaction of its own, and returns the earliest of their ends. If a lease has ended or does not hold
-        one of the deliveries any more, the call raises LeaseLost and leaves that lease as it was. Leases
-        that it extended before stay extended.
+        one of the deliveries any more, the call raises LeaseLost. Leases that it extended before stay extended.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

@@ -84,7 +84,7 @@ class EnqueueMethods(QueueBase):
             PayloadError: The payload cannot be encoded, or is larger than the channel's max_payload_bytes.
             DuplicateMessage: Another message holds the key, and on_duplicate is "raise".
             ChannelFull: The channel has reached its max_backlog, and its policy says "raise".
-            LockOrderError: A call on a connection is out of lock order.
+            LockOrderError: An enqueue is out of lock order.
 
         A payload that cannot be encoded raises at once. On a session the COMMIT raises all other errors, and nothing is
         committed. On a connection, a call that raises has added nothing, and the transaction stays usable; but if the
@@ -106,10 +106,10 @@ class EnqueueMethods(QueueBase):
 
     @recorded
     def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in one statement, all or none, as :meth:`enqueue` adds one. Return receipts in the same order.
+        """Add messages in one statement, as :meth:`enqueue` adds one. If one raises an error, none is added.
 
-        All messages are checked and encoded before the first is recorded or sent. On an engine the transaction is READ
-        COMMITTED. Errors are those of :meth:`enqueue`.
+        The receipts are in the order of the messages. All messages are checked and encoded before the first is recorded
+        or sent. On an engine the transaction is READ COMMITTED. Errors are those of :meth:`enqueue`.
 
         Example:
             >>> files = [Enqueue(channel="customer-7", payload={"file": name}) for name in ("a.pdf", "b.pdf")]

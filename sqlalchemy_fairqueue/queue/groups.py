@@ -89,8 +89,8 @@ class _Members:
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages: prepared calls of jobs, or any Enqueue. The header ``group`` of each has the group's id.
 
-        A message that is skipped as a duplicate, or dropped, is no member. A message with its own header ``group``
-        raises InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
+        Only a message with the outcome "created" becomes a member. A message with its own header ``group`` raises
+        InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
         """
         session = self._checked_session()
         return self._queue._add_members(session, self.id, messages, self._adder)  # noqa: SLF001 - its other half
@@ -201,14 +201,14 @@ class GroupMethods(EnqueueMethods):
 
         The group and its members exist after the session's COMMIT. If the block raises, nothing of the group is
         enqueued. After the commit only handlers of members can add members, by ``context.group``. Other enqueues to
-        this queue within the block do not join the group, and give an
+        this queue on the session within the block do not join the group, and give an
         :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
         Within about a second after the last member has ended, or after the commit if there are no members, a worker of
-        any queue of the installation enqueues *then*, exactly once. A member has ended when it is completed, dead,
-        cancelled or purged; a retry or the death of a worker does not end it. A dead letter that is redriven later is
-        delivered outside of the group. If another message replaces a member by its key, the member stays a member, with
-        the new content. While the channel of the follow-up is full, the follow-up waits. The handler of the follow-up
+        any queue of the installation enqueues the follow-up, exactly once. A member has ended when it is completed,
+        dead, cancelled or purged; a retry or the death of a worker does not end it. A redriven dead letter is delivered
+        outside of the group. If another message replaces a member by its key, the member stays a member, with the new
+        content. While the channel of the follow-up is full, the follow-up waits. The handler of the follow-up
         reads the counts of the group from ``context.after_group``.
 
         Args:

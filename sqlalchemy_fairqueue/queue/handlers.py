@@ -39,7 +39,7 @@ class LifespanFunction:
 
     Attributes:
         takes: The names of the resources that the function takes, by parameter.
-        resource_type: The annotated type that the function returns or yields; None without an annotation.
+        resource_type: The type of the resource, from the function's annotation; None if unknown.
     """
 
     function: Callable[..., Any]
@@ -105,10 +105,9 @@ class LifespanMethods(QueueBase):
         """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
         The function takes resources as :meth:`on_start` functions do, and may not yield. On_stop functions run when all
-        handlers have returned, or the worker no longer waits for them, and all deliveries are settled. They run in
+        handlers have returned and all deliveries are settled, or when the worker no longer waits for that. They run in
         reverse order of declaration. Then the code after the yields of on_start functions runs, in reverse order too.
-        If an on_start function of the queue failed, its on_stop functions do not run. An error in one of them is
-        logged, and the others still run.
+        If an on_start function of the queue failed, its on_stop functions do not run. If one fails, others still run.
 
         Example:
             >>> @queue.on_stop
@@ -259,7 +258,7 @@ class HandlerMethods(LifespanMethods):
         ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind. The
         function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`. How the
         function ends decides the settlement: a return completes the delivery, an :class:`Outcome` (Retry, Release,
-        Bury) says what to do, and any other exception retries by the policy.
+        Bury) says what to do, and for any other exception the retry policy decides.
 
         If the function takes ``session``, it gets a Session, or an AsyncSession if it is async. After the return the
         worker commits the function's writes and the completion together, so these effects happen exactly once. A commit
@@ -280,8 +279,8 @@ class HandlerMethods(LifespanMethods):
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
-                function raises, all have failed. A message that was tried before comes alone, so that a message that
-                fails each time does not make others dead letters. Limits, rates and costs count each message.
+                function raises, its exception decides about all. A message that was tried before comes alone, so that a
+                message that fails each time makes no others dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -389,7 +388,7 @@ def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
-    """Return the class, derived from *base*, that all ``session`` parameters accept, or raise InvalidArgument."""
+    """Return a class that all ``session`` parameters accept, *base* or derived from it, or raise InvalidArgument."""
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
         wanted = handler.session_type

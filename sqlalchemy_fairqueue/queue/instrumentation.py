@@ -35,7 +35,7 @@ class Instrumentation(Protocol):
         ...
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
-        """Note that a worker settled deliveries; *verb* is complete, retry, release or bury."""
+        """Note how deliveries of a worker ended; *verb* is complete, retry, release, bury or lost."""
         ...
 
 

@@ -210,7 +210,7 @@ class _Declare:
 
 
 class _DeclareBatch(_Declare):
-    """The decorator that ``Queue.job(batch=...)`` returns: each enqueue takes one item of the function's list."""
+    """What type checkers take ``Queue.job(batch=...)`` to return: each enqueue takes one item of the list."""
 
     @overload  # type: ignore[override]
     def __call__(self, function: Callable[[Context, S, list[T]], Any], /) -> Job[[Context, S, list[T]], [T], Any]: ...
@@ -348,7 +348,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Return whether a parameter takes what *name* says, "context" or "session". Its annotation or its name tells."""
+    """Return whether a parameter takes the context or the session, as *name* says, by its annotation or name."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):

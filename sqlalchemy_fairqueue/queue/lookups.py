@@ -252,8 +252,7 @@ class WithdrawalMethods(QueueBase):
 
         If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
         key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of an id
-        give a *channel* with a *key*, an *ordering_key* or both. A cancel by key does not find messages that the same
-        session enqueues.
+        give a *channel* with a *key*, an *ordering_key* or both. This finds nothing that a session has only recorded.
 
         A session sends its enqueues before its cancels. So if a session cancels a message and then enqueues another
         under the same key, the key is still taken, and the COMMIT raises DuplicateMessage. To rewrite the message, use

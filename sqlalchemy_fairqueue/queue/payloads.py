@@ -93,11 +93,11 @@ class PayloadSchema:
         return _plain(value, f"argument {name!r} of job {self.kind!r} is", self._path(f"$.{name}"))
 
     def decode(self, payload: Any) -> Any:
-        """Convert a payload to the arguments of a call, with defaults for missing ones, or raise PayloadError."""
+        """Convert a payload to the arguments of a call, or raise PayloadError. Optional ones may be missing."""
         return self._convert(payload, payload if isinstance(payload, Mapping) else {})
 
     def check_known(self, payload: Any) -> None:
-        """Raise PayloadError if an argument is unknown to this version of the function and to older ones."""
+        """Raise PayloadError for an argument that the function does not take and *former* does not name."""
         if self._known is None or not isinstance(payload, Mapping):
             return
         if unknown := sorted(payload.keys() - self._known - self._former):
@@ -161,7 +161,7 @@ def _item_type(annotation: Any) -> Any:
 
 
 def _field_names(annotation: Any) -> frozenset[str] | None:
-    """Return the field names that an item's plain value may have; None if the item's type does not declare them."""
+    """Return the field names that an item's plain value may have; None if msgspec does not know them."""
     info = msgspec.inspect.type_info(annotation)
     if not isinstance(info, (msgspec.inspect.DataclassType, msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
         return None
@@ -214,7 +214,7 @@ def _plain(value: Any, whose: str, path: str = "$") -> Any:
 
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
-    """Return the annotated return type without :class:`Outcome` classes; ``_UNKNOWN`` if it cannot be converted."""
+    """Return the annotated type of a message's result, without :class:`Outcome` classes, or ``_UNKNOWN``."""
     annotation = annotations_of(inspect.unwrap(function)).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
         return _UNKNOWN
@@ -242,7 +242,6 @@ def _is_outcome(annotation: Any) -> bool:
 
 
 def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
-    """Return the types of these parameters, by name; other annotations of the function may be undefined."""
     for one in parameters:
         if one.annotation is _KINDS.empty:
             raise InvalidArgument(
@@ -416,5 +415,5 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return what a payload keeps of a moment, to compare it by; ``==`` may tell equal times in two zones apart."""
+    """Return what a payload keeps of a moment, since ``==`` may be false for the same moment in two zones."""
     return moment.isoformat(), moment.tzinfo is None

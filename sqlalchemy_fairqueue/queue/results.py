@@ -108,8 +108,8 @@ class ResultMethods(HandlerMethods):
 
         Raises:
             ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
-                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (completed, but the result was not kept,
-                or is deleted), UnknownMessage (never in this queue, or not known to be in the *channel*).
+                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (ended, but no result of it is kept),
+                UnknownMessage (never in this queue, or not known to be in the *channel*).
             PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
 
         Example:

@@ -64,8 +64,8 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         Args:
             name: Default: the function's name.
             channel: The channel of its messages.
-            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
-                is so already; so several schedules can share a function.
+            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind. If it
+                is so already, *retry* and *timeout* are ignored; so several schedules can share a function.
             retry: As for :meth:`handler`; so is *timeout*. All other options are as for ``schedules.set``.
 
         Example:

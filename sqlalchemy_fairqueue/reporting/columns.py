@@ -31,7 +31,7 @@ HISTORY = pa.schema({
 })  # fmt: skip
 
 COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
-"""The columns of a history that every figure needs."""
+"""The columns without which the figures of a history cannot be calculated."""
 
 REPLAYED_COLUMNS = ("id", *COLUMNS[:3], "message_id", "kind", "attempt", "enqueued_at", *COLUMNS[3:])
 

@@ -50,7 +50,7 @@ def fairness_window(span: int, attempts: int, backlogged: int) -> int:
     """Return a width of windows, in microseconds, in which a backlogged channel gets several messages on average.
 
     *span* is the time from the queue's first event to its last. *backlogged* is the time for which each channel was
-    backlogged, summed over the channels. Both are in microseconds. A span has at most 100,000 windows.
+    backlogged, summed over the channels. Both are in microseconds. A span has about 100,000 windows at most.
     """
     return rung(max(MESSAGES_A_SHARE * backlogged / max(attempts, 1), span / _FAIRNESS_WINDOWS))
 

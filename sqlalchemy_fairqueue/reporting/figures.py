@@ -126,7 +126,7 @@ class ChannelFigures:
     Attributes:
         wait: From ready to started.
         service: From started to finished.
-        slowdown: (wait + service) / service, with a service of at least 10 ms.
+        slowdown: (wait + service) / service, with a service of at least 10 ms; at least 1.
         denied_wait: How much shorter the mean wait would have been with its fair share; a lower bound.
         fair_share: What the channel was served while it had a backlog, as a fraction of its fair share of that time.
             None: it had no backlog.
@@ -204,7 +204,7 @@ class QueueFigures:
         fairness: Mean of Jain's index, which is taken in each fairness window; None: no channels competed.
         least_fairness: The index of the least fair of the fairness windows.
         fairness_window: The width of the fairness windows.
-        contended: The fraction of the fairness windows in which at least two channels competed.
+        contended: Of the fairness windows in which attempts started, the fraction in which channels competed.
         window: The width of the windows in *windows*.
     """
 

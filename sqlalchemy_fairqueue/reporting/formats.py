@@ -20,7 +20,7 @@ def name(text: str, longest: int | None = None) -> str:
 
 
 def duration(value: timedelta | None) -> str:
-    """Format a duration: ``0``, ``17 us``, ``3.2 ms``, ``1.25 s``, ``2 min 05 s``, ``3 h 02 min``; a dash for None."""
+    """Format a duration: ``0``, ``3.20 ms``, ``1.25 s``, ``2 min 05 s``, ``3 h 02 min``; for None a dash."""
     if value is None:
         return "\u2013"
     micros = value // _MICRO

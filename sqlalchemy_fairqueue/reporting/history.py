@@ -51,7 +51,7 @@ class ArchiveFile(NamedTuple):
 
     @classmethod
     def named(cls, path: str) -> ArchiveFile | None:
-        """Return the file that a path with slashes names; None if it is not a name that the archive job gives."""
+        """Return the file that a path (with slashes) names; None if the archive job gives no such names."""
         found = _FILE.fullmatch(path)
         return found and cls((date.fromisoformat(found[1]) - _EPOCH).days, int(found[2]), int(found[3]))
 
@@ -83,7 +83,7 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether rows of a day are missing before or between files, because a compaction ran while listing."""
+    """Return whether rows of a day are missing before or between files, because a compaction ran meanwhile."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
@@ -270,7 +270,7 @@ LISTINGS = 5
 
 
 def _files_of(path: Path) -> Path | list[str]:
-    """Return the Parquet files below a folder, except superseded ones; if there are none, return the path."""
+    """Return the Parquet files below a folder, except hidden and superseded ones; if there are none, the path."""
     files: list[str] = []
     for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))

@@ -176,8 +176,7 @@ class Shares(NamedTuple):
         stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
         worst: Denied messages in its worst stretch, from *worst_begin* to *worst_end*.
         victims: The row of a channel in *blame*; -1: none.
-        blame: Denied messages of each victim (rows) that are ascribed to each channel (columns), since the channel
-            received more than its share.
+        blame: Denied messages of each victim (rows) that are ascribed to each channel (columns).
         windows: Windows in which messages were started.
         indexes: Jain's index of each of these windows; NaN: fewer than two channels competed.
     """

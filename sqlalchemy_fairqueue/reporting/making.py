@@ -155,7 +155,7 @@ def report(
     Args:
         history: From :func:`read_history` or :func:`read_archive`.
         output: The file of the page, which is replaced. None: no page.
-        window: The width of the windows over time. Default: such that there are at most 240.
+        window: The width of the windows over time. Default: such that there are about 240 or fewer.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
         labels: Labels of tenants on the page, by channel; or the name of the history's column of labels, in which the
             last label of a channel counts. Channels without a label keep their names.

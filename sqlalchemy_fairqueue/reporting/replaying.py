@@ -124,14 +124,14 @@ def advice_of(
     objective: Objective | None = None,
     plans: Mapping[str, str] | None = None,
 ) -> Advice | None:
-    """Return advice for a queue in which tenants were denied their share or miss the objective; None for other queues.
+    """Return advice for a queue; None if no tenant but the culprit was denied its share or misses the objective.
 
-    The advice is a limit of concurrency for one tenant: the one that received most of what others were denied or, if
-    nobody was denied anything, the one that occupied the workers longest. Three limits are tried: half of the workers,
-    a quarter of them, and one worker. Of the limits that shorten the mean wait of the others by at least a tenth, the
-    one that shortens it most is advised.
+    The culprit is the tenant that received most of what others were denied or, if nobody was denied anything, the one
+    that occupied the workers longest. The advice is a limit of concurrency for the culprit: half of the workers, a
+    quarter of them, or one worker, if that is less than all workers and than the culprit's present limit. Of the limits
+    that shorten the mean wait of the others by more than a tenth, the one that shortens it most is advised.
 
-    If other channels follow the tenant's plan, the same limits are tried for the whole plan. Such a limit is advised
+    If other channels follow the culprit's plan, the same limits are tried for the whole plan. Such a limit is advised
     instead if it shortens the wait of the channels outside of the plan by another tenth. Waits are compared with those
     in *again*, the replay of the record. If that replay cannot be trusted, no limit is tried.
     """
@@ -152,7 +152,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the followers of *channel*'s plan; None if there is no other one, or if all *sufferers* follow it."""
+    """Return the followers of *channel*'s plan; None if there are none but *channel*, or all *sufferers* follow it."""
     plan = plans.get(channel)
     if plan is None:
         return None
@@ -210,7 +210,7 @@ def _advice(
 
 
 def main_culprit(victims: Iterable[ChannelFigures]) -> str:
-    """Return the channel that received most of what *victims* were denied, weighted by the denied wait of each."""
+    """Return the channel that received most of what *victims* were denied, weighted by each victim's denied waits."""
     blame: dict[str, float] = {}
     for one in victims:
         for culprit in one.denial.culprits if one.denial else ():

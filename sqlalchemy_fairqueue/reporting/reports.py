@@ -108,12 +108,12 @@ TRUSTED_ERROR = 0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedQueue:
-    """The workers that a replay gives a queue, and its difference from the record.
+    """The workers that a replay gives a queue, and how far the replay is from the record.
 
     Attributes:
         workers: Messages handled at once.
         estimated: Whether *workers* is the capacity that the history shows, instead of the scenario's number.
-        backlogged: The backlogged time in which the capacity was measured; zero: there was too little.
+        backlogged: The backlogged time in which the capacity was measured; zero: it was not measured.
         least_workers: The capacity in the quarter of that time with the least capacity.
         greatest_workers: The capacity in the quarter with the greatest.
         settings: The settings of the scenario, as text, without the workers.
@@ -135,7 +135,7 @@ class ReplayedQueue:
 
     @property
     def trusted(self) -> bool:
-        """Whether the replay is close enough to the record to trust forecasts."""
+        """Whether the replay is close enough to the record to trust forecasts; true without a *replay_error*."""
         return self.replay_error is None or self.replay_error <= TRUSTED_ERROR
 
 
@@ -158,7 +158,8 @@ class Advice:
 
     Attributes:
         before: The mean wait of the others in the replay of the record. The others are the channels that were denied
-            their share or miss the objective, except *channel* and, if *plan* is given, the plan's other channels.
+            their share; if there are none, those that miss the objective. With a *plan* they are both, without the
+            channels of the plan. They never include *channel*.
         own_before: The mean wait of *channel* in the replay of the record.
         max_concurrency: The limit to set; None: no advice, for *reason*.
         after: Like *before*, but in a replay with the limit.
@@ -186,8 +187,8 @@ class Report:
 
     Attributes:
         path: The file of the page; None: no page was written.
-        advice: A limit to set, or the reason why there is none, for each queue in which tenants were denied their share
-            or miss the objective. Empty if :func:`report` was called with ``replayed=False``.
+        advice: For each queue in which one tenant made others wait: a limit for that tenant or its plan, or the
+            reason why there is none. Empty if :func:`report` was called with ``replayed=False``.
         labels: Names of tenants on the page, by channel; others keep their names.
 
     Example:

@@ -115,7 +115,7 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """Return the marker; None if the folder is empty. Raise ArchiveDamaged if it has files but no marker."""
+        """Return the marker; None in a new folder. Raise ArchiveDamaged if only other files are there, or it is bad."""
         path = self._at(NAME)
         if self._files.exists(path):
             stream = self._files.open(path)

@@ -103,7 +103,7 @@ def archive(
         schema: The schema of the installation, by default the connection's current schema.
         today: Whether to archive the present day so far, which creates a file at each run.
         num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
-        fail_on_data_loss: Whether days that were dropped before they were archived are an error, or only a warning.
+        fail_on_data_loss: Whether days that were dropped unarchived, or rows that changed meanwhile, are an error.
         accepted_origin: Continues the archive of another history with this one. Give the origin of this history, as the
             error OriginChanged names it.
         progress: Called after each changed day.

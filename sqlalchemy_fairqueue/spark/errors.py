@@ -18,7 +18,7 @@ class BadOption(PipelineError, ValueError):
 
 
 class BadFrame(PipelineError, ValueError):
-    """A frame has columns that the data source does not accept."""
+    """The columns of a frame are wrong or incomplete, or a file of messages cannot be read."""
 
 
 class BadRows(PipelineError, ValueError):
@@ -37,7 +37,7 @@ class StageIncomplete(PipelineError, codes=("QF006",)):
 
 
 class KeyStands(PipelineError, codes=("QF002",)):
-    """Messages with keys of the load exist already, and ``onDuplicate`` is ``raise``."""
+    """Keys of the load are taken already, or come twice in it, and ``onDuplicate`` is ``raise``."""
 
 
 class ArchiveError(PipelineError):
@@ -53,4 +53,4 @@ class ArchiveDamaged(ArchiveError):
 
 
 class DataLoss(PipelineError):
-    """Attempts were pruned from the history before they were read."""
+    """Attempts of the history, or changes of messages, were removed before they were read."""

@@ -85,7 +85,7 @@ class TargetOptions:
 
 
 def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
-    """Return the options as a value of *kind*, a frozen dataclass. Names may have any case; *ignored* are Spark's own.
+    """Return the options as a value of *kind*, a frozen dataclass. Names may have any case; *ignored* are left out.
 
     Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
     Rate (``50/s``), Enqueue (JSON), tuple of str (separated by commas), Literal (one of its words). A field without a
@@ -127,8 +127,6 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 
 def read_fields(options: DataclassInstance) -> None:
     """In a dataclass of options, parse the fields that were given as text, each by its type.
-
-    Spark gives every option as text. Users who make the dataclass in Python may give text, too, such as ``1d``.
 
     Raises:
         BadOption: A value has another type than its field, or a text cannot be parsed.
@@ -226,8 +224,8 @@ class ReadOptions(TargetOptions):
     Attributes:
         since: Earliest end of an attempt (ISO 8601, UTC by default), inclusive; *until* is exclusive.
         starting_offsets: The offset after which to begin, as JSON, or ``earliest`` or, for streams, ``latest``.
-        ending_offsets: For reading once, the offset up to which to read, as JSON, or ``latest``. If either offset is
-            given, rows of the oldest open transaction and of all later transactions are left out, as in a stream.
+        ending_offsets: For reading once, the offset up to which to read, as JSON, or ``latest``: the last row below the
+            oldest open transaction. A read with *starting_offsets* alone ends there too.
     """
 
     table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"

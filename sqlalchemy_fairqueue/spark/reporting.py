@@ -120,10 +120,10 @@ def report(
 def replay(
     history: DataFrame, scenarios: Sequence[Scenario], *, recorded: bool = True, policies: DataFrame | None = None
 ) -> DataFrame:
-    """Return the history that each scenario would have given: a history's columns but ``group``, and ``scenario``.
+    """Return the history that each scenario would have given, without ``group`` and with a column ``scenario``.
 
-    Replayed rows have the times of the replay, the number of a worker as consumer, the recorded outcome, and neither
-    error nor recorded_xid. Each action of Spark replays again; keep the frame (``persist``, or write it) if you read it
+    Replayed rows have the times of the replay, a consumer like "worker 1", the recorded outcome, and neither error
+    nor recorded_xid. Each action of Spark replays again; keep the frame (``persist``, or write it) if you read it
     more than once. A queue's attempts must fit in a Python worker's memory, at about 500 bytes each.
 
     Args:
@@ -173,7 +173,7 @@ def replays(
         window: As for the report.
 
     Raises:
-        InvalidArgument: As for :func:`replay`.
+        InvalidArgument: As for :func:`replay`, also for a repeated row or a message in two channels.
         HistoryEmpty: The history has no attempts.
     """
     named, known = check_scenarios(scenarios), _known(policies)[0]

@@ -101,8 +101,8 @@ class Difference:
     Attributes:
         kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger``, ``rule``, ``grant`` or
             ``schema`` (of the staging tables); ``installation`` if no version that the library knows is installed.
-        name: Such as ``fq_dequeue`` or ``fq_message.kind``.
-        detail: The change, from what the version has to what is there.
+        name: Such as ``fq_dequeue`` or ``fq_message.kind``; for a grant, the role.
+        detail: For a change, from what to what; for an installation or a grant, what is wrong.
     """
 
     kind: str
@@ -120,7 +120,7 @@ class Difference:
 
 
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version, which this library may not know; None if nothing is installed.
+    """Return the installed version, which this library may not know; None if there is no ``fq_version()``.
 
     For an installation from before the first release, return :data:`UNRELEASED`.
     """
@@ -148,13 +148,12 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """Find the changes that no migration made: differences from the installed version, sorted by kind and name.
 
-    It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. If the
-    role may read the grants, they are compared with the privileges on the functions. If ``fq_version()`` is missing,
-    the installation is compared with the version that it resembles most.
+    It compares functions, tables, what belongs to our tables (columns, indexes, constraints, triggers and rules), and
+    the schema of the staging tables. If the role may read the grants, they are compared with the privileges on the
+    functions. If ``fq_version()`` is missing, the installation is compared with the version that it resembles most.
 
-    Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables.
-    Your own objects count only if they have names of ours or belong to one of our tables; partitions of the history do
-    not count.
+    Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables. Your
+    own objects count only if they have names of ours or belong to our tables; partitions of the history do not count.
 
     Args:
         schema: The schema of the installation. None: the connection's default schema.

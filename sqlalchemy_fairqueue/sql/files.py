@@ -126,7 +126,7 @@ def _signature(function: str, text: str) -> Signature:
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:
     """Return, for each table of a version, the statements that create the table and its indexes as they first were.
 
-    :func:`upgrade_step` changes the tables of earlier versions.
+    The statements of :func:`upgrade_step` change the tables of earlier versions.
     """
     steps = range(1, checked_version(version) + 1)
     return {name: made for step in steps for name, made in new_tables(step).items()}

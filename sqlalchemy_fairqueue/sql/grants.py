@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.sql.schema import block, grants_guard, part, quoted, q
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return a DO block that revokes functions from PUBLIC, and makes the tables' owner the owner of the functions."""
+    """Return a DO block that revokes functions from PUBLIC and lets the tables' owner own them, if the role may."""
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 
@@ -165,7 +165,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that revoke a kind of work from a role, if the role has it; *kind* None means all kinds."""
+    """Return statements that revoke a kind of work from a role; *kind* None means all kinds."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -180,8 +180,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 def renew_grants(before: int, after: int, schema: str | None) -> str:
     """Return a DO block that gives roles the functions that their grants stand for in the version *after*.
 
-    The block also revokes the functions that the grants stood for only in the version *before*. Privileges that were
-    granted by hand stay.
+    The block also revokes the functions that the grants stood for only in the version *before*.
     """
     granted = _granted(sorted({before, after}), KINDS)
     steps = [f"  v_version := {after};", part("give_functions", granted=granted)]
@@ -195,7 +194,7 @@ def take_usage(schema: str | None) -> str:
 
 
 def _granted(of: Iterable[int], kinds: Iterable[str]) -> str:
-    """Write SQL for three parallel arrays: the version, the kind and the function of each granted function."""
+    """Write SQL for three parallel arrays: for each granted function the version, the kind of work, and the name."""
     wanted = list(kinds)
     rows = [(version, kind, name) for version in of for kind in wanted for name in role_functions(version, kind)]
     columns = [

@@ -149,7 +149,7 @@ def drop_stage_schema(schema: str | None) -> str:
 
 
 SCHEMA_MISMATCH = "QF004"
-"""SQLSTATE of a refusal: the schema does not hold what the operation needs, or holds what the operation would make."""
+"""The SQLSTATE of a guard that refuses because of what the schema holds or lacks, or because of AUTOCOMMIT."""
 
 _OF_GUARDS = {"v_nameless": "boolean", "v_tables": "text[]", "v_taken": "text", "v_version": "integer"}
 

@@ -60,10 +60,10 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that upgrade an installed version and keep its rows: tables, functions, triggers.
+    """Return the statements that upgrade an installed version: first its tables, then functions, then triggers.
 
-    A function with the same signature and result is replaced in place; others are dropped and created again. In both
-    cases the privileges stay. Roles get the functions that their grants stand for in the newer version.
+    Rows stay. A function whose arguments or result change is dropped and created again; another change replaces it in
+    place. Its privileges stay in both cases. Roles get the functions that their grants stand for in the newer version.
     """
     if checked_version(old) >= checked_version(new):
         problem = f"an upgrade goes to a newer version, and {old} to {new} does not; give the older version first"
@@ -94,7 +94,7 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
 
 
 def drop_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that drop a version with all its rows: a guard, stages, functions, tables.
+    """Return the statements that drop a version with all its rows, and revoke the ``usage`` that grants gave.
 
     Nothing is cascaded: if an object of the user's depends on one of ours, PostgreSQL refuses.
     """

@@ -73,8 +73,7 @@ class DeliveryFactory(Factory[Delivery]):
 class ChannelFactory(Factory[Any]):
     """Channels with a policy: ``build(...)`` makes a :class:`ChannelPolicy`.
 
-    ``create(where=, queue=, ...)`` gives such a policy to a channel, and returns the channel's name: *name*, or a new
-    one.
+    ``create(where=, queue=, ...)`` gives such a policy to the channel *name*, or to a new one, and returns the name.
 
     Example:
         >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)

@@ -78,15 +78,15 @@ def make_delivery(
 ) -> Delivery:
     """Return a delivery as a worker would pass it to a handler, without a message in the database.
 
-    Its lease ends in an hour. ``queue.complete`` and the other verbs raise LeaseLost for it. The payload is encoded and
-    decoded by the queue's codec: with JSON a tuple becomes a list, as in production. Values that ``enqueue`` would
-    refuse raise the same errors.
+    Its lease ends in an hour; to settle or extend the delivery raises LeaseLost. The payload is encoded and decoded by
+    the queue's codec: with JSON a tuple becomes a list, as in production. Values that ``enqueue`` would refuse raise
+    the same errors.
 
     Args:
         max_attempts: Default: the queue's.
         enqueued_at: Default: now.
         group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session; the
-            COMMIT of that session then raises LeaseLost, as the verbs do.
+            COMMIT of that session then raises LeaseLost.
         after_group: The counts for ``context.after_group``.
 
     Example:
@@ -147,7 +147,7 @@ class Performed:
     """A delivery that a handler was called with, and what the handler returned.
 
     Attributes:
-        outcome: The Outcome that the handler returned, raised, or set by its context; None: the message is completed.
+        outcome: The Outcome, as :func:`perform` returns it; None: the message is completed.
         result: What a handler of a completed message returned. If the queue keeps results, ``queue.result`` reads it.
 
     Example:
@@ -251,8 +251,8 @@ def drain(
         resources: As for :func:`perform`.
 
     Raises:
-        InvalidArgument: *session* is no session, *limit* is hit, a kind has no handler, or the handler is async and
-            *session* is not.
+        InvalidArgument: *session* is no session, more than *limit* messages are due, a kind has no handler, or the
+            handler is async and *session* is not, or takes a resource that *resources* lacks.
         Exception: What a handler raised, if a worker would count it as a failure; the savepoint is rolled back. But an
             exception that the handler's RetryPolicy names settles the message, as for :func:`perform`.
 

@@ -108,7 +108,6 @@ def inline(
     Messages are performed as by :func:`drain`, so a test that rolls back leaves nothing behind. But each queue's
     handlers get a session of their own, on the connection of *session*. Commits of other sessions on that connection
     perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
-    Nested ``with`` blocks of the same session each perform their own queues, the outer block first.
 
     Args:
         session: For instance from :func:`rolled_back`. For an AsyncSession use ``async with``.
@@ -122,7 +121,7 @@ def inline(
 
     Raises:
         InvalidArgument: *session* is no session, or is not bound to a connection, so that nothing could be rolled back.
-        Exception: ``commit()`` raises what a handler raised.
+        Exception: ``commit()`` raises what :func:`drain` would raise.
 
     Example:
         >>> @queue.handler("add")
@@ -201,7 +200,7 @@ class DatabaseClock:
 
     This class replaces the SQL function that tells the time, for all connections: the new function adds an offset. Use
     the class only in databases of tests, since the new function stays there: :meth:`reset` sets only the offset to
-    zero. Without a *schema*, the database must have exactly one installation; otherwise InvalidArgument is raised.
+    zero. InvalidArgument is raised unless *schema* (None: the database) has exactly one installation.
 
     Example:
         >>> clock = DatabaseClock(engine)

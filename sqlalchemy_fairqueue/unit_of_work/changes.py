@@ -1,8 +1,7 @@
 """Changes of configuration, and the locks that they share with other work.
 
-A single call takes its locks in the right order by itself. If a transaction has changes and other work, it takes all
-locks of its queues in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id. So two
-such transactions never deadlock.
+A single call takes its locks in the right order by itself. So that transactions with changes and other work never
+deadlock, they lock in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class Change:
         changed_plan: The plan to change or remove.
         used_plan: The plan that a channel shall follow.
         channel: The channel whose state row the change locks.
-        makes: The policy, as JSON, with which the change creates a missing channel; None if it creates no channel.
-        limits: Whether the channel or queue gets a limit; then the messages that are leased already must be counted.
+        makes: The policy, as JSON, for a missing channel if the queue has no defaults. None: it creates none.
+        limits: Whether the channel or queue may get a limit; the messages that are leased already must then be counted.
     """
 
     target: Target
@@ -61,7 +60,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue, except its limits. The first ``defaults`` start from the target's policy."""
+    """Change settings of a queue, except limits. ``defaults`` change its present defaults, else the target's policy."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -74,7 +73,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change a channel's policy; a new channel begins with the target's policy. With *plan* None it follows no plan."""
+    """Change a channel's policy; a missing channel is created. If *plan* is None, the channel follows no plan."""
     call = target.call(
         "fq_configure_channel",
         "configure",
@@ -212,7 +211,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Stop dequeues of queues that get a limit, lock the states of changed channels, and create missing channels."""
+    """Stop dequeues of queues that get a limit, and lock the states of changed channels, which some changes create."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_lock_queue", "stop", deliveries=True).rows(share.link.connection)

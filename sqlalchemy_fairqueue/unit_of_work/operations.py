@@ -197,7 +197,7 @@ def _fill_cancel(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> 
 
 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
-    """Return the steps that lock messages of a queue in the order of their ids and settle them, or raise LeaseLost.
+    """Return the steps that settle the deliveries of a queue. They raise LeaseLost if a delivery is lost.
 
     *refusing* is for steps that travel with the COMMIT: their statements fail in the database if a delivery is lost.
     """
@@ -371,7 +371,7 @@ class Members:
             raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that tells a group how many members it gets: "joined", "lost", "cancelled" or "stranger"."""
+        """Return the call that adds members to a group's count; its value is joined, lost, cancelled or stranger."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
@@ -404,7 +404,7 @@ def enqueue_steps(
         leased: Messages of the queue that the transaction locks afterwards, besides those that it settles or cancels.
             If the enqueue may lock messages too (replace, coalesce), it locks all of them in one order.
         cancelled: From :func:`cancelled_messages`. Later enqueues under keys of the messages raise DuplicateMessage.
-        refusing: Whether the statement travels with the COMMIT and so must fail in the database.
+        refusing: Whether the steps travel with the COMMIT; the statement then fails where Python would raise.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)
@@ -471,8 +471,7 @@ def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
 def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
     """Return for each cancelled message how many enqueues were recorded before its cancel.
 
-    Enqueues are sent before cancels. So an enqueue that was recorded later than the cancel still finds the key of the
-    message taken.
+    Enqueues are sent first, so an enqueue that was recorded after the cancel still finds the message's key taken.
     """
     found: dict[int, int] = {}
     if CANCELS not in share.phases:

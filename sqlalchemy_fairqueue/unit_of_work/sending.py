@@ -146,13 +146,12 @@ class Work:
         """Send all operations in lock order. Return the updates of receipts; call them when the outcome is certain.
 
         If the work goes to several databases, their queues are locked in one common order too, since no database sees a
-        deadlock that spans two of them. *committing* is a connection whose next statement is the COMMIT; if possible,
-        the work travels with this COMMIT.
+        deadlock that spans two of them. *committing*: a connection whose COMMIT follows; the work may travel with it.
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
-            DuplicateMessage, ChannelFull: *on_duplicate* or *on_full* is "raise", or a cancelled message has the key.
-                Roll the transaction back, unless this was the only operation: then nothing was added.
+            DuplicateMessage, ChannelFull: *on_duplicate* or *on_full* is "raise", or this work cancels the message that
+                has the key. Roll back, unless this was the only operation and *committing* is None: nothing was added.
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())
@@ -174,7 +173,7 @@ class Work:
         return self._sent(shares, groups) if updates is None else updates
 
     def _sent(self, shares: Sequence[Share], groups: Mapping[Share, Members]) -> list[ReceiptUpdate]:
-        """Send in the lock order, each step for one queue after another; enqueues and settlements are a step each."""
+        """Send the steps in lock order; each step is done for all queues before the next step begins."""
         phases = set(chain.from_iterable(share.phases for share in shares))
         holds = len(self.operations) > 1 and not phases.isdisjoint(_CONFIGURING)
         updates: list[ReceiptUpdate] = []
@@ -220,7 +219,7 @@ class Work:
 def _committed(
     connection: Connection, shares: Sequence[Share], groups: Mapping[Share, Members]
 ) -> list[ReceiptUpdate] | None:
-    """Send work and the COMMIT in one round trip; return None if that is impossible and nothing was sent."""
+    """Send work and the COMMIT in one round trip. If that is impossible, send nothing and return None."""
     for share in shares:
         if share.link.connection is not connection or not share.phases.keys() <= _TRAVELLING:
             return None

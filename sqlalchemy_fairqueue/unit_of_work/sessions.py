@@ -3,8 +3,7 @@
 A session records work beside its innermost transaction. When a savepoint is released, its record goes to the parent;
 when a savepoint or the transaction rolls back or closes, its record is dropped. The work is sent once: right before the
 outermost COMMIT or PREPARE, after the session's own flush. The listeners are on the Session class and see every
-session, so they must be cheap for sessions that never enqueue. The state lies in the session's own namespace, so
-nothing keeps the session alive.
+session, so they must be cheap for those that never enqueue. The state lies in the session and does not keep it alive.
 
 Facts about the events (SQLAlchemy 2.0 and 2.1):
 
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 # The most flushes that SQLAlchemy allows in a commit.
 _FLUSHES = 100
-# The key of the _State in a session's namespace, where a look-up costs other sessions less than a weak reference.
+# The key of the _State in a session's namespace. A look-up there is faster than one by a weak reference.
 _STATE = "_fairqueue_state"
 
 
@@ -56,7 +55,7 @@ class _Record:
 
     Attributes:
         updates: Updates of receipts for sent work, called after the COMMIT.
-        connections: Connections on which the outermost transaction has sent work.
+        connections: Connections whose lock order starts anew when the outermost transaction ends.
         parent: The record that takes further work, once the savepoint has been released.
         sent: Whether this commit has sent the recorded work. Work that a hook records later is sent at once.
         failure: Why sending failed, as text, since an exception would keep the session alive.
@@ -82,7 +81,7 @@ class Guard(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a session that has queue work or a guard. *listens*: our listener is also on the session itself."""
+    """What we keep of a session. *listens*: our listener is on the session itself too, not only on the class."""
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
     listens: bool = False
@@ -105,9 +104,10 @@ def guard(session: Session, check: Guard | None) -> None:
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
-    """Return the session's outermost and innermost transaction; begin one if the session has none and autobegins.
+    """Return the session's outermost and innermost transaction; begin one if the session has none.
 
-    Raise UnsentWork if they can send nothing any more. Its cause is the error of a flush that failed, if any.
+    A session without autobegin raises InvalidRequestError instead. If the transaction can send nothing any more, raise
+    UnsentWork; its cause is the error of the flush that failed, if one did.
     """
     root = session.get_transaction()
     if root is None:
@@ -168,7 +168,7 @@ def joined(session: Session, target: Target) -> Connection:
 def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT. Raise as :func:`transactions` does.
 
-    If a COMMIT under way has sent the recorded work already, send the operations at once, or raise LockOrderError.
+    If a COMMIT under way has sent the recorded work already, send the operations at once, as :meth:`Work.send` does.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
@@ -202,10 +202,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
 
 
 def send_recorded(session: Session) -> None:
-    """Send recorded work at once, as the COMMIT would, and begin the lock order anew.
-
-    Only for tests that roll back at their end: what the transaction sends later may meet locks in the wrong order.
-    """
+    """Send recorded work at once, and begin the lock order anew. Only for tests that roll back at their end."""
     transactions(session)
     session.flush()
     work = Work(partial(connection_of, session))
@@ -321,7 +318,7 @@ def _before_outermost_commit(session: Session) -> None:
 
 
 def _collected(session: Session, ours: _Record) -> Work:
-    """Flush until no hook of the application records more work, and return all recorded work."""
+    """Flush until the session is clean, since hooks of a flush may record work, and return all recorded work."""
     work = Work(partial(connection_of, session))
     for _ in range(_FLUSHES):
         session.flush()
@@ -338,10 +335,7 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the session's only connection, if nothing but its COMMIT follows our listener. Call it after the flush.
-
-    Return None if there are several connections or none, an external transaction, a two-phase commit, or later hooks.
-    """
+    """Return the session's only connection if, after the flush, nothing but its COMMIT follows; otherwise None."""
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):
         return None

@@ -126,7 +126,7 @@ class Rate:
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
-        """Write the rate without its burst, in the smallest unit that is exact: ``50/s``, ``100/m``, ``1/30d``."""
+        """Write the rate without its burst, like ``50/s``, in the smallest exact unit, or rounded if there is none."""
         counted = "" if self.of == "messages" else f" of {self.of}"
         units = [unit for unit in ("s", "m", "h", "d") if UNITS[unit] >= self.interval]
         if not units:
@@ -166,7 +166,7 @@ _NUMBER = re.compile(r"\d{1,19}|\d{1,3}(?:,\d{3})+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition(ABC):
-    """How the value of a field is checked, parsed, shown and stored. Name and type are those of the dataclass field.
+    """How the value of a field is checked, parsed, shown and stored.
 
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
@@ -185,11 +185,11 @@ class Definition(ABC):
         return field(default=default, metadata={_KEY: self})
 
     def checked(self, name: str, value: object) -> Any:
-        """Check a value, or raise InvalidArgument. Return what the field keeps: for ``"50/s"``, a Rate."""
+        """Return what the field keeps: for ``"50/s"``, a Rate. A value that is not allowed raises InvalidArgument."""
         return None if value is None and self.none is not None else self._checked(name, value)
 
     def parsed(self, text: str) -> Any:
-        """Parse a value that people write; ``none`` is None if the field allows it. Raise ValueError for other text."""
+        """Parse a value that people write; ``none`` is None if the field allows it. A bad text raises ValueError."""
         words = text.strip()
         if self.none is not None and words.lower() == "none":
             return None
@@ -204,7 +204,7 @@ class Definition(ABC):
         return "none" if value is None else self._text(value)
 
     def shown(self, value: object) -> str:
-        """Write a value for people; for None, write what *none* says."""
+        """Write a value for people; for None, write what *none* says, or a dash."""
         return (self.none or "-") if value is None else self._text(value)
 
     def columns(self, name: str) -> tuple[str, ...]:

@@ -43,18 +43,20 @@ class Enqueue:
         channel: Usually the tenant; 1 to 512 bytes. The first enqueue creates it.
         payload: Anything that the queue's codec encodes.
         kind: Selects the handler.
-        delay: The message is due this long after the transaction sends it, up to 365 days. Excludes at.
+        delay: The message is due this long after the transaction sends it, up to 365 days. Give delay or at, not both.
         at: The message is due at this instant (aware), up to the year 9999 in UTC; a past instant means now.
-        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before messages without
-            one. Retries, releases and redrives keep it. The channel's ``priority_aging`` may weigh it against waiting.
-        key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
+        priority: 1 or more. Of the due messages of a channel those with a higher number go first, those without a
+            priority last, unless the channel's ``priority_aging`` also counts how long they have waited. Retries,
+            releases and redrives keep the priority.
+        key: Unique among the messages of the channel that have not ended; see on_duplicate.
         headers: A small JSON object for tracing and routing, at most 65,536 bytes as PostgreSQL writes it. The codec
             does not encode it.
         max_attempts: A failing message becomes a dead letter after this many attempts. None: ``Queue(max_attempts=)``.
         on_duplicate: What happens if another message has the key. "skip": nothing is added; the receipt names the other
-            message. "raise": the enqueue raises DuplicateMessage. "replace": the other message keeps its id and
-            enqueued_at and takes everything else from the new message; its attempts start from zero. With a delay this
-            is a debounce. If the other message is leased, it loses the key instead, and the new message is added.
+            message. "raise": DuplicateMessage is raised, on a session by the COMMIT. "replace": the other message keeps
+            its id, enqueued_at and group, and takes everything else from the new message; its attempts start from zero.
+            With a delay this is a debounce. If the other message is leased, it loses the key instead, and the new
+            message is added.
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
             such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
             settlement can correct it.
@@ -62,8 +64,8 @@ class Enqueue:
             outlives this period keeps the key until it ends. None: as long as the message lives. Once the message has
             ended, the period counts only for new messages with a unique_for. The receipt of "skip" and the error of
             "raise" name the message that began the period, even if it has ended. "replace" rewrites that message while
-            it waits, and begins the period anew. A leased message does not lose the key, as it would without
-            unique_for: until the period is over, the new message is a duplicate.
+            it waits, and begins the period anew; once the message is leased or has ended, the new one is a duplicate
+            until the period is over.
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A message that waits for a retry holds the next
@@ -167,15 +169,15 @@ class EnqueueOptions(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Receipt:
-    """The receipt of an enqueue. The attributes below are None until the transaction has committed.
+    """The receipt of an enqueue. On a session the attributes below are None until the COMMIT.
 
     Attributes:
         message_id: None also for a dropped message; calls that take an id refuse None with InvalidArgument. For a
             duplicate: the message that has the key; with ``unique_for`` that message may have ended.
         created: Whether a message was added.
         outcome: "created"; "duplicate" if the key was taken; "replaced" if the message that has the key was rewritten;
-            "coalesced" if another message of the ordering key waits, whose id is *message_id*; "dropped" if the channel
-            was full and its policy says "drop".
+            "coalesced" if another message of the ordering key, *message_id*, waits; "dropped" if the channel was full
+            and its policy says "drop".
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -197,11 +199,12 @@ class CancelReceipt:
 
     Attributes:
         message_id: None if the cancel named messages by their key or ordering key.
-        outcome: None until the commit. "cancelled": the message is never delivered. "leased": a consumer holds it; it
-            is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing": it was done,
-            dead, withdrawn before, or in another queue. For several messages: "leased" if any is leased, else
-            "cancelled" if any was cancelled, else "missing".
-        outcomes: The outcome of each message, by id; None until the commit, empty if no message has the name.
+        outcome: On a session None until the COMMIT. "cancelled": the message is never delivered. "leased": a consumer
+            holds it; it is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing":
+            it was done, dead, withdrawn before, or in another queue. For several messages: "leased" if any is leased,
+            else "cancelled" if any was cancelled, else "missing".
+        outcomes: The outcome of each message, by id; None as long as *outcome* is None. If the cancel named messages by
+            a key that none has, it is empty.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.cancel`
@@ -229,7 +232,7 @@ class MessageFilters(TypedDict, total=False):
 
 
 class UndeliveredFilters(MessageFilters, total=False):
-    """Filters for the undelivered messages of a channel, enqueued from *since* and before *until* (both aware)."""
+    """Filters for the undelivered messages of a channel, enqueued at *since* or later and before *until* (aware)."""
 
     state: UndeliveredState | None
     since: datetime | None
@@ -273,7 +276,7 @@ def undelivered(
 
 @dataclass(slots=True, eq=False)
 class PurgeReceipt:
-    """The receipt of a purge. ``purged`` is the number of deleted messages; it is None until the commit.
+    """The receipt of a purge. ``purged`` is the number of deleted messages; on a session it is None until the COMMIT.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.purge`
@@ -312,7 +315,7 @@ class Lease:
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
         """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
 
-        After this call the worker charges the channel nothing more. Outside of a worker both costs are None.
+        After this call the worker charges nothing more for the delivery. Outside of a worker both costs are None.
         """
         return None, None
 
@@ -335,7 +338,7 @@ class Delivery:
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
         settled: How this process has settled it, such as ["complete"]; on a session it is set after the commit.
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
-        keeps_result: Whether the queue kept results at the delivery, so that a completion stores one.
+        keeps_result: Whether the queue kept results at the delivery; otherwise a completion stores none.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
@@ -417,7 +420,8 @@ class Batch:
 class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in the order of the channels' turns.
 
-    ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: nothing is scheduled.
+    ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: nothing is scheduled, or
+    the queue is paused.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
@@ -475,7 +479,7 @@ class GroupStatus(GroupCounts):
         finished_at: When the follow-up was enqueued; without a follow-up, when a worker found that all members had
             ended. None: the group is open.
         message_id: The follow-up, once it is enqueued.
-        problem: Why the last try to enqueue the follow-up failed; it is tried again.
+        problem: Why the last try to finish the group failed; workers try again.
 
     See Also:
         :class:`~sqlalchemy_fairqueue.queue.Groups`

@@ -146,7 +146,7 @@ class RetryPolicy:
             that is lower. An attempt whose process died or whose lease was lost counts. None: only the message's own.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
-            letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a
+            letter at once. ``bury_on`` takes precedence. What the handler did not cause is retried too: a timeout, a
             crashed child process, a database that is away or busy (by its SQLSTATE), a failed serialization. None: all
             exceptions that ``bury_on`` does not name.
 

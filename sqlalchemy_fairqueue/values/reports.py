@@ -41,7 +41,7 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """No message of the queue is leased. The next dequeue by a worker with a handler for the message takes it."""
+    """No message of the queue is leased. What waits needs only a dequeue by a worker that has a handler for it."""
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -128,7 +128,7 @@ class Wait:
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes before it, or the dead letter that holds this key; or None.
-        used: How many messages count against *most*, the max_concurrency that holds it back. Both None: none does.
+        used: How many messages count against *most*, the max_concurrency that holds it back. None: no such limit does.
         longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
             longest. None: no such limit holds it back, or all messages that counted against it have just ended.
 
@@ -236,9 +236,9 @@ class QueueStats(QueueCapacity):
         held: Due messages that wait for others of their ordering keys.
         dropped: Messages that were ever dropped because their channel was full.
         current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
-            if the queue never had a limit or a rate.
+            until the first delivery or limit of the queue.
         current_cost: What the messages of *current_concurrency* cost.
-        next_cost: The cost of the message that is delivered next. None: nothing is ready.
+        next_cost: The cost of the message that is delivered next. None: the dispatcher knows of no ready message.
         rate_allows_at: When the rate allows the next message, or allowed it. None: no rate.
         noted_at: When a dequeue last updated the figures of limits and rates, or None.
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
@@ -332,8 +332,7 @@ class ChannelDemand:
         behind: The message that the first held message waits for. None: no message is held, or some are ready.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
-        opens_at: Until when dequeues skip it because of its rate or because its first message is not due. None:
-            neither.
+        opens_at: Dequeues skip it until then, since its rate is used up or its first message is not due. None: neither.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
 
@@ -394,10 +393,11 @@ class ChannelStats(PolicyFields, ChannelDemand):
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
         paused: Ready messages that a pause of the channel or the queue holds back.
-        backlog: Undelivered messages that count against max_backlog and whose signals are heard.
+        backlog: All undelivered messages: the ready, scheduled and held ones.
         overridden: The fields of its policy that were configured for this channel alone.
         served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
-        problem: Why a dequeue paused the channel: a message that can neither be delivered nor become a dead letter.
+        problem: Why a dequeue paused the channel: a message can neither be delivered nor become a dead letter, or the
+            state of the channel cannot be updated.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
@@ -444,7 +444,7 @@ class Competition:
         return (channel.served_cost or 0) / self.served_cost if self.served_cost else None
 
     def used(self, channel: ChannelDemand) -> float | None:
-        """Return the channel's part of what the queue shares: of the cost if that is known, else of the messages."""
+        """Return the channel's :meth:`cost_share`; if that is None, its :meth:`share`."""
         cost_share = self.cost_share(channel)
         return self.share(channel) if cost_share is None else cost_share
 
@@ -458,7 +458,7 @@ class Contention(Competition):
     """The channels that wait longest and those with the most leased messages, and figures of all channels.
 
     Attributes:
-        channels: The listed channels, the longest wait first; channels without ready messages come last.
+        channels: The longest wait first. Last come channels with leased, scheduled or held messages and no ready one.
         waiting: How many channels have ready messages.
         rivals: How many channels compete: those with leased messages, and those with ready messages that neither a
             pause nor their own limit or rate holds back.
@@ -794,8 +794,8 @@ class TrendPoint:
 
     Attributes:
         at: When the step begins, in UTC.
-        ready: The most messages that were ready at a sample of the step. None: there is no sample.
-        oldest_wait: The longest wait of the oldest ready message at a sample. None: there is no sample.
+        ready: The most messages that were ready at a sample of the step. None: unknown; likewise oldest_wait.
+        oldest_wait: The longest wait of the oldest ready message at a sample.
         served: Attempts that completed a message. None: unknown; likewise failed.
         failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 
@@ -852,7 +852,8 @@ class Trend:
     Attributes:
         channel: None: the trend is of the whole queue.
         points: One for each step, the oldest first.
-        handlers: How long handlers took in the last 10,000 attempts of all queues; kinds with the most attempts first.
+        handlers: How long handlers took in those attempts that are among the last 10,000 of all queues. The kinds with
+            the most attempts come first.
 
     Example:
         >>> trend = queue.admin.trend(engine, over=timedelta(days=1))

@@ -45,7 +45,7 @@ class CronTiming:
     zone: ZoneInfo
 
     def after(self, moment: int) -> Iterator[int]:
-        """Yield the slots of the next 50 years after a moment, in order."""
+        """Yield the slots after a moment, in order. End if no further slot comes within 50 years."""
         minute, hour, *_ = self.expression.split()
         if minute.startswith("*") or hour.startswith("*"):
             return self._by_elapsed_time(moment // _SECOND)
@@ -283,7 +283,7 @@ class ScheduleInfo:
         state: "active"; "paused"; "failing", see *problem*; "overdue" if it has been due for more than five minutes.
         next_run_at: The next slot. None if the schedule is paused, or this machine cannot read its zone or expression.
         last_slot_at: The slot that was run last, at *last_run_at*; None if no slot has been run.
-        last_message_id: The message of that slot; None if there is none, or if it was dropped.
+        last_message_id: The message of that slot; None if no slot has been run, or if the message was dropped.
         problem: Why workers cannot run it, found at *problem_at*; or None.
 
     Example:

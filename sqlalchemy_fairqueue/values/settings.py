@@ -122,7 +122,7 @@ class PolicyOf(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue; the defaults are those of a queue that was never configured."""
+    """The settings of a queue. Unless a value is given, it is that of a queue that was never configured."""
 
     defaults: ChannelPolicy | None = PolicyOf(
         help="The policy that new channels start with.", none="the one that their first enqueue brings"

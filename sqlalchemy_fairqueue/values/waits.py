@@ -53,10 +53,7 @@ def with_waits(
 def _holds(
     queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
 ) -> Iterator[Wait]:
-    """Yield the reasons that hold a channel back, the strongest first, as the last dequeue found them.
-
-    Between two dequeues a limit looks full, since each dequeue frees the slots of ended messages and uses them at once.
-    """
+    """Yield what holds a channel back, the strongest reason first. Limits are as full as the last dequeue left them."""
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
     is_queue_rated = queue_allows_at is not None and _is_later(

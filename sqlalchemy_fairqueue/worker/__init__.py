@@ -16,7 +16,7 @@ too long for a duty. Each of the four threads that run rounds ends with its roun
                      for running handlers. It also cuts stuck calls of the fetcher and the settler, looks for requests
                      to stop, and starts rounds.
 ``<name>-schedules`` ``duties``: a round that runs the due slots of schedules.
-``<name>-groups``    ``duties``: a round that counts which members of groups have ended, and enqueues follow-ups.
+``<name>-groups``    ``duties``: a round that folds notes into the counts of groups, and enqueues follow-ups.
 ``-housekeeping``    ``duties``: a round that makes and drops partitions of the history, and deletes what is old.
 ``<name>-samples``   ``duties``: a round that records the figures of queues.
 ``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
@@ -31,7 +31,7 @@ State that several threads share, and who writes it:
 
 * ``ServedQueue`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
   extends and loses leases. A lease also ends by the worker's own clock. A lease once reported lost stays lost.
-* The buffer: the fetcher adds, handlers take.
+* The buffer: the fetcher adds; handlers take, and the fetcher and a stop take what they give back.
 * ``Executor.running``: the handler, its time limit and a stop may each try to settle a delivery. Whichever removes the
   delivery from ``running`` settles it.
 * The settler's deque: any thread appends, the settler takes.
@@ -74,7 +74,7 @@ Failures, and what the worker does then:
 * A child process crashes, or cannot be started: the attempt counts, and the next message gets a new child.
 * A schedule cannot be run: a worker writes the reason into its row and tries again after a minute. Other schedules run.
 * A handler raises, times out, or its payload cannot be decoded: ``handling`` decides how to settle the delivery. The
-  attempt counts, unless the handler raised ``Release``. No exception, not even ``SystemExit``, ends a thread.
+  attempt counts, unless the delivery is released. No exception, not even ``SystemExit``, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
 * A handler forks: the child ends when it leaves the handler (``threads``).
 * The event loop is closed without a stop: the worker gives back what it held, and stops.

@@ -70,8 +70,8 @@ def main(connection: Connection[Any, Any]) -> None:
     """Run handlers until the worker ends this child, or the worker is gone."""
     # In a new process group, so that only the worker gets a Ctrl-C of its terminal, and a kill ends the whole group.
     os.setsid()
-    # A supervisor sends signals to all processes: only the worker obeys, and gives handlers grace. Programs that a
-    # handler starts would inherit SIG_IGN.
+    # A supervisor sends signals to all processes: only the worker obeys, and gives handlers grace. SIG_IGN is not used,
+    # since programs that a handler starts would inherit it.
     for number in _SIGNALS:
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -233,7 +233,7 @@ class ChildProcesses:
         Raises:
             HandlerCrashed: The child ended while the handler ran.
             HandlerTimeout, LeaseLost, MessageCancelled: Why the child was killed.
-            WorkerError: No child could be started.
+            WorkerError: No child could be started, or it took too long to import the handler.
             BaseException: What the handler raised: an outcome, or a RemoteError.
         """
         deliveries = [one.delivery for one in held.batch]
@@ -328,7 +328,7 @@ class ChildProcesses:
         child.reap(self._options.timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
-        """Return a child's next answer. Raise EOFError or OSError if the child has ended, WorkerError after *until*."""
+        """Return a child's answer. Raise as ``held.check``; WorkerError after *until*; EOFError, OSError at its end."""
         while True:
             held.check()
             if held.stopping:

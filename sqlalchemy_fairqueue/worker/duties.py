@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 R = TypeVar("R")
-# The most bytes of the messages that one call enqueues.
+# The most bytes of the messages that one call enqueues; one message may be larger.
 _BYTES = 8 * 2**20
 # The most channels that one call marks or forgets.
 _CHANNELS = 1_000
@@ -75,7 +75,7 @@ class Heartbeat:
     interrupt: Callable[[list[HeldDelivery]], None]
 
     def hear_all(self) -> None:
-        """Apply signals of queues from which the worker has not dequeued lately, such as when all handlers are busy."""
+        """Apply signals of queues whose polls are overdue, for example because all handlers are busy."""
         run_all(partial(self._hear, queue) for queue in self.queues)
 
     def _hear(self, queue: ServedQueue) -> None:
@@ -161,7 +161,6 @@ class Heartbeat:
             self.interrupt(cancelled)
 
     def _tell_lost(self) -> None:
-        """Log each lost lease once, and interrupt its handlers."""
         for queue in self.queues:
             for lease in queue.held():
                 if lease.told or not lease.lost:
@@ -276,7 +275,7 @@ class Round(ABC):
 
 
 class Groups(Round):
-    """Rounds that read the notes of transactions, count which members of groups have ended, and enqueue follow-ups.
+    """Rounds that fold the notes of transactions into the counts of groups, and enqueue follow-ups.
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
@@ -298,7 +297,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True. If a round runs or has finished groups since, return False instead.
+        """Begin no more rounds and return True. If a round runs, or :attr:`finished` has changed, only return False.
 
         *finished* is what the caller last read of :attr:`finished`.
         """
@@ -346,7 +345,7 @@ class Schedules(Round):
         self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
-        """Begin a round if a schedule is due. Return the seconds until the next is due; None if none is due soon."""
+        """Begin a round if a schedule is due or must be set. Return the seconds until the next; None: wait as usual."""
         if self.is_under_way:
             return None
         return min(filter(None, self._each(self._poll)), default=None)
@@ -423,7 +422,7 @@ class Schedules(Round):
             progress = [self._run_one(schema, due) for due in found if not self._stopping]
 
     def _run_one(self, schema: str | None, due: schedules.DueSchedule) -> bool:
-        """Run due slots of a schedule, or note why that is impossible. Return False if the schedule is left for now."""
+        """Run due slots of a schedule, or note why that is impossible. Return whether one of the two was done."""
         try:
             return self._run_slots(schema, due)
         except NotGranted as error:

@@ -146,8 +146,8 @@ class Executor(ABC):
     def _begin_handling(self, held: HeldDelivery) -> Handler:
         """Begin a batch and return its handler.
 
-        If its first message cannot be handled, give the others back and raise an error, for example NotCalled. If
-        another message cannot be handled, settle it and remove it from the batch.
+        If its first message cannot be handled, release the others, complete cancelled ones, and raise an error, for
+        example NotCalled. If another message cannot be handled, settle it and remove it from the batch.
         """
         followers, held.followers = held.followers, []
         try:
@@ -185,9 +185,9 @@ class Executor(ABC):
         return [handling.decide_on_failure(one, error) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished batch, unless it was given up. Release messages for which *decisions* has no element.
+        """Settle a finished batch, unless it was given up. *still_runs*: its task has ended, and its thread goes on.
 
-        *still_runs* says that the handler's thread goes on although its task has ended.
+        A message for which *decisions* has no element is released, or completed if it was cancelled.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -238,7 +238,7 @@ class Executor(ABC):
         self._hang(held, f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check()")
 
     def _expire(self, held: HeldDelivery, error: HandlerTimeout | None = None) -> None:
-        """Settle a delivery as failed by its timeout. *error*: what its handler raised; None if it still runs."""
+        """Settle a batch as failed by its timeout. *error*: what its handler raised; None if it still runs."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:
@@ -308,7 +308,7 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """Wait for the threads of finished handlers too, at most ``timings.cleanup`` seconds; leave hanging threads."""
+        """Wait for running handlers, then up to ``timings.cleanup`` seconds for their threads. Leave hanging ones."""
         for thread in self._threads:
             join(thread, lambda: self.grace_left() if self.running else 0.0)
         leave_at = self._options.clock() + self._options.timings.cleanup
@@ -369,7 +369,7 @@ class TaskExecutor(Executor):
         self._loop = asyncio.get_running_loop()
         self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[handling.Decisions]] = {}
-        # Deliveries whose tasks were cancelled. Each task is cancelled only once, so that it can clean up.
+        # Deliveries whose tasks were cancelled. Before a stop a task is cancelled only once, so that it can clean up.
         self._interrupted: set[HeldDelivery] = set()
         # Set when a handler has finished, or the grace period is shorter; a stop waits for it.
         self._changed = asyncio.Event()
@@ -432,8 +432,8 @@ class TaskExecutor(Executor):
                 return
             self.occupied[held] = self.running[held] = self._options.clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
-            # A new context, since this may run in the context of a handler whose thread has just ended. Not by the
-            # loop's factory, which might begin the task before it is noted.
+            # The context is new, since this may run in that of a handler whose thread has just ended. The loop's task
+            # factory is not used, since it might begin the task before the task is noted.
             task = self._tasks[held] = asyncio.Task(self._call(held), loop=self._loop, name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
 
@@ -483,10 +483,7 @@ class TaskExecutor(Executor):
             return [RELEASE] if is_torn_down else self._failed(held, error)
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends.
-
-        If ten deliveries of the message have counted no attempt, its handler is taken to have cancelled its own task.
-        """
+        """Return whether a task was cancelled from outside the worker, as when its loop ends; False after ten times."""
         uncounted = held.delivery.deliveries - held.delivery.attempt
         was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted
         return was_cancelled and uncounted < _CANCELLATIONS

@@ -34,8 +34,8 @@ class Fetcher(Looper):
     """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
     Attributes:
-        unanswered: The leases of unanswered dequeues. For each, the time of the next lookup, by the worker's clock, and
-            the delay before that lookup in seconds. Each lookup doubles the delay.
+        unanswered: The leases of unanswered dequeues and, after a reconnection, all leases. For each, the time of the
+            next lookup, by the worker's clock, and the delay before it in seconds. Each lookup doubles the delay.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class Fetcher(Looper):
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler that finished before refill_at was set did not wake the fetcher. So if a handler is free and
-            # nothing is buffered, the next round begins at once. Otherwise it begins soon, since the buffer may have to
-            # be given back.
+            # nothing is buffered or backlogged, the next round begins at once. Otherwise it begins soon, since the
+            # buffer may have to be given back.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self.options.timings.stale_after / 2
         due = [queue for queue in self._queues if queue.polls.next_at <= now]

@@ -78,7 +78,7 @@ class RemoteError(Exception):
 
 
 def returned_outcome(result: object) -> Outcome | None:
-    """Return the outcome that a handler returned, as an instance or a class; None for any other value.
+    """Return the outcome that a handler returned; None for any other value. For a class, return an instance of it.
 
     Raise WorkerError for a generator or an awaitable, since no work was done, and for outcomes in a list. Raise
     TypeError for an outcome class that needs an argument. An Outcome other than Retry, Release and Bury is raised.
@@ -120,7 +120,7 @@ def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision that an outcome asks for; of any other exception, by the policy. The last retry is a bury."""
+    """Return the decision for an outcome, or for another exception by the policy: no retry after the last attempt."""
     match error:
         case Release():
             return Decision(Verb.RELEASE, error.delay)
@@ -177,7 +177,7 @@ def _bury_reason(error: BaseException) -> str:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: at first a release to other workers, later a failed attempt."""
+    """Return the decision for a kind or payload unknown to this worker: first a release, later a failed attempt."""
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
         return Decision(Verb.RELEASE, policy.delay(uncounted + 1))
@@ -185,7 +185,7 @@ def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
-    """Return the decision for a delivery beyond its limit of attempts: bury, since nobody settled the last attempts."""
+    """Return the decision to bury a delivery beyond its limit of attempts."""
     reason = (
         f"attempts exhausted: the limit is {limit}, {delivery.attempt - 1} had begun, and the last ended without a "
         "word: the process died, the lease was lost, or the limit was higher then"
@@ -336,7 +336,7 @@ class CommitCheck:
 def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
-    If the transaction could not be serialized, call the handler again, up to four times in all. Each call gets the
+    After a serialization failure or a deadlock, call the handler again, up to four times in all. Each call gets the
     delivery as it was enqueued, even if an earlier call has changed it.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
@@ -440,7 +440,7 @@ def _decide(held: HeldDelivery, error: BaseException) -> Decision:
 
 
 def _log(level: int, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:
-    """Log a failed attempt. In place of the traceback, which is too long for a log, log the command that shows it."""
+    """Log a failed attempt. A traceback is too long for a log, so log the command that shows it, if it is stored."""
     shown = ""
     if decision is not None and decision.error is not None:
         noun = "dead" if decision.verb is Verb.BURY else "messages"

@@ -111,7 +111,7 @@ class TrackedLease:
         self._lost = True
 
     def extend(self, until: float) -> None:
-        """Extend the deadline unless the lease was already reported lost."""
+        """Extend the deadline, unless the lease is lost or lives longer already."""
         if not self.lost and until > self.deadline:
             self.deadline = until
 

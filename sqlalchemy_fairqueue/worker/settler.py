@@ -107,7 +107,7 @@ class Settler(Looper):
             self._note_ended(ended)
 
     def _flush(self) -> None:
-        """Send all that is pending, and try one locked message again, alone, so that others do not wait for it."""
+        """Send all that is not locked. Then send one locked delivery, alone, if its time has come or at a stop."""
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
         for held, again_at in self._pending.items():
             if not again_at:
@@ -149,7 +149,7 @@ class Settler(Looper):
         self._note_ended([held for held in deliveries if held not in locked])
 
     def _note_ended(self, deliveries: list[HeldDelivery]) -> None:
-        """Forget deliveries. Poll their queues now if that made room, and again when a returned message is due."""
+        """Forget deliveries. Poll their queues now if that made room, and again when a delayed message is due."""
         for held in deliveries:
             held.lease.held.discard(held)
             if held.decision.delay:
@@ -170,8 +170,8 @@ class Settler(Looper):
         """Settle deliveries, and return those whose message another transaction has locked.
 
         Raises:
-            FairQueueError: The schema does not fit this library.
-            DBAPIError: The database is away, or the role may not settle.
+            FairQueueError: The schema does not fit this library, or the role lacks a grant.
+            DBAPIError: The database is away or could not serialize, or the role lacks a privilege.
         """
         single = {held.delivery.message_id: held for held in deliveries}
         if len(single) < len(deliveries):
@@ -209,7 +209,6 @@ class Settler(Looper):
         settled("lost", lambda: deliveries)
 
     def count(self, verb: Verb, deliveries: list[HeldDelivery]) -> None:
-        """Count settled deliveries, and log new dead letters."""
         settled(verb.value, lambda: [held.delivery for held in deliveries])
         if verb is Verb.BURY:
             for held in deliveries:
@@ -237,7 +236,7 @@ class Settler(Looper):
         return set(error.message_ids)
 
     def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
-        """Log a refused settlement; retry the message without an error text or, if that is refused too, release it."""
+        """Log a refused settlement, and settle as :func:`fallback` says. Return the delivery if it is locked."""
         verb, instead = held.decision.verb, fallback(held.decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         held.log(logging.ERROR, f"cannot be settled by {verb.value}{then}: {logged(error)}")

@@ -88,7 +88,6 @@ class Looper:
     """A thread of a worker that calls duties until it is stopped. A duty that raises is called again after its backoff.
 
     Args:
-        word: The end of the thread's name.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
         event: Setting it makes all duties due; a failed duty waits for its backoff, unless the thread stops.
         cap: Most seconds between a failure and the next call.
@@ -121,7 +120,7 @@ class Looper:
         self.event.set()
 
     def end(self, seconds: float, connection: DedicatedConnection | None = None) -> None:
-        """Stop, and wait for the thread to end; after *seconds* cut its call on *connection*, and leave it soon."""
+        """Stop, and wait *seconds* for the thread to end. Then cut its call on *connection*, and wait a little more."""
         self.stop()
         until = self.options.clock() + seconds
         join(self.thread, lambda: until - self.options.clock())

@@ -36,15 +36,12 @@ class Timings:
     """Durations in seconds, and counts that belong to them; the names tell the rest.
 
     Attributes:
-        heartbeats: Heartbeats in the duration of a lease. Two may fail before a dequeue needs a new lease.
-        hear_after: The worker hears the signals of a queue after this time without a dequeue.
-        charge_every: Interval of charges for running handlers, in queues that are fair by seconds.
+        heartbeats: Heartbeats in the duration of a lease. After two that fail, a dequeue needs a new lease.
+        hear_after: The worker hears the signals of a queue after this time without a dequeue, if a poll is due.
         stuck_after: A call to dequeue, settle, run schedules or finish groups is cut after this long without an answer,
             or after the duration of a lease if that is longer.
         housekeeping_call: A statement of housekeeping is cut only after this, since it may delete many large rows.
-        housekeeping_every: Interval of housekeeping, give or take half of it.
         pruned_at_once: Most rows of a kind, or dead letters of a queue, that housekeeping deletes in one transaction.
-        schedule_again: Delay before a schedule that could not be run is tried again.
         unanswered_after: Time from an unanswered dequeue to the first lookup of what it took.
         poll_soon: Time to the next poll after a poll that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
@@ -52,7 +49,7 @@ class Timings:
             message that is due within this time keeps a drain from ending.
         poll_drift: A waiting worker polls again after this multiple of its wait so far, since a transaction that began
             before the wait wakes nobody and may have committed meanwhile.
-        longest_wait: The longest time for which a wait is registered; a dead worker's wait stays registered so long.
+        longest_wait: The longest time for which a wait is registered; a dead worker's wait ends by then.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
         trips: The buffer holds work for the time of this many dequeues; a dequeue begins when the buffer is half empty.
@@ -188,7 +185,7 @@ class PollSchedule:
     Attributes:
         next_at: When to poll next.
         waiting_until: Until when the worker's wait is registered; 0 if no wait is registered, or if it may be lost. Any
-            thread may set 0, which causes a new registration before the next poll.
+            thread may set 0; then a wait is registered anew when it is needed.
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; otherwise 0.
     """
 
@@ -257,7 +254,7 @@ class PollSchedule:
         self.next_at = now + wait
 
     def poll_now(self, now: float) -> bool:
-        """Poll now, since there may be messages. Return whether this makes the next poll earlier."""
+        """Poll at *now*, since there may be messages. Return whether this makes the next poll earlier."""
         # A poll that begins meanwhile resets this, and sees the messages.
         at = self._woken_at = min(self._woken_at, now)
         if self.next_at <= at:
@@ -284,7 +281,7 @@ class PollSchedule:
         )
 
     def _next(self, at: float) -> None:
-        """Set the next poll to *at*, or earlier if another thread has asked for that meanwhile."""
+        """Set the next poll to *at*, or to an earlier time that was asked for."""
         self.next_at = at
         if self._asked_at <= self._began_at:
             self._asked_at = inf

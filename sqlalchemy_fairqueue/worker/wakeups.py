@@ -68,7 +68,7 @@ class FetchTrigger(WakeEvent):
 
 @dataclass(eq=False)
 class WaitRegistration:
-    """The waits of one worker, and the notifications that end them. Other threads may call only :meth:`notified`."""
+    """Registers the waits of one worker, and hears notifications. Other threads may call only :meth:`notified`."""
 
     connection: DedicatedConnection
     options: WorkerOptions
@@ -77,7 +77,7 @@ class WaitRegistration:
     _listening: Listening | None = field(default=None, init=False)
 
     def before_poll(self, queue: ServedQueue) -> None:
-        """Register a wait before a poll, if the last polls gave nothing."""
+        """Set the poll interval. If the worker listens and the queue needs a wait, register it before the poll."""
         if self._listening is None and self.options.listen:
             self._listening = join_listening(self.options, self.connection, self.notified)
         polls, now, alone = queue.polls, self.options.clock(), self.options.interval(notified=False)
@@ -99,7 +99,7 @@ class WaitRegistration:
         self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
-        """Poll queues that may have work: at once if a notification names this worker, later if it names another."""
+        """Poll the queues of *topics*: at once if this worker is named, else a moment later. None: all, at once."""
         now, earlier = self.options.clock(), []
         for topic, queue in list(self.topics.items()):
             if topics is None:
@@ -124,7 +124,7 @@ class WaitRegistration:
         self._wait(queue, "stop waiting for", 0.0)
 
     def _wait(self, queue: ServedQueue, doing: str, seconds: float) -> tuple[int, str]:
-        """Register a wait of this length; return its lease and the topic of its notifications."""
+        """Register a wait of this length, or end it if that is 0. Return its lease and its topic of notifications."""
         who = {"consumer": queue.consumer.name, "lease_id": queue.waiting_lease}
         register = queue.target.call("fq_wait", doing, **who, wait=microseconds(timedelta(seconds=seconds)))
         [row] = self.connection.run(register.rows)

@@ -60,8 +60,8 @@ class Front:
         """Return whether the worker is alive and ready, for probes.
 
         The call asks the database on its own connection, which may take two seconds. A worker that cannot reach its
-        database is alive and not ready. In an event loop, use ``await asyncio.to_thread(worker.health)``; a direct call
-        there blocks the loop, and raises WorkerError if the worker has an AsyncEngine.
+        database is alive and not ready. In an event loop, use ``await asyncio.to_thread(worker.health)``: a direct call
+        there blocks the loop or, if the worker connects by an AsyncEngine, raises WorkerError.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.reports.Health`
@@ -140,9 +140,8 @@ class Worker(Front):
     Args:
         queues: The queues, served in turn. They must have handlers: ``@queue.handler("parse")``.
         concurrency: How many handlers run at a time.
-        lease: How long messages stay with this worker after its last sign of life, by default 30 seconds. Messages of a
-            crashed worker come back after this time; a worker that is cut off from the database this long loses its
-            messages.
+        lease: The longest time that messages stay with this worker after its last sign of life, by default 30 seconds.
+            Messages of a worker that crashed, or is cut off from the database, come back after this time at the latest.
         poll_interval: Longest time between polls of an idle queue. Default: 5 seconds, or 1 without notifications.
         listen: Whether notifications wake the worker. Give False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are released.
@@ -150,8 +149,8 @@ class Worker(Front):
         session_factory: Creates the sessions of handlers. Default: a sessionmaker of the engine, with the class that
             handlers annotate ``session`` with, such as SQLModel's Session.
         prefetch: Most messages taken ahead of their handlers, 0 to 500; at most a tenth of a second's work.
-        max_bytes: Most bytes of contents and headers in one dequeue and in the buffer, 64 MiB by default. One message
-            may be larger. Messages in handlers do not count.
+        max_bytes: Most bytes of messages in one dequeue and in the buffer, 64 MiB by default. One message may be
+            larger. Messages in handlers do not count.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
         housekeeping: Whether it takes part in chores: schedules, groups, partitions of the history.
         middleware: Functions around each call of a handler, outermost first, outside of ``Queue.middleware``.
@@ -183,7 +182,7 @@ class Worker(Front):
         self._asked: WakeEvent
 
     def leftovers(self) -> tuple[Leftovers, ...]:
-        """Return the messages that the worker's queues hold now, and why they wait: what ``run(drain=True)`` has left.
+        """Return how many messages the worker's queues hold now, and why: what ``run(drain=True)`` has left.
 
         The call uses a connection of the engine, whose role needs the grant "monitor" or "operator". A queue of 1,000
         busy channels takes some tens of milliseconds. The result has an entry for each queue that holds messages.
@@ -277,7 +276,7 @@ class Worker(Front):
         threading.Thread(target=stop, name=f"{self.name}-stop", daemon=True).start()
 
     def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
-        """Work until another thread or a signal calls ``stop``.
+        """Work until the worker is asked to stop or, with *drain*, until nothing can be delivered now.
 
         Args:
             drain: Whether to return as soon as nothing can be delivered now. The worker first handles messages that
@@ -373,7 +372,7 @@ class AsyncWorker(Front):
         self._asked: asyncio.Event
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
-        """Return the messages that the worker's queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
+        """Return how many messages the worker's queues hold now, and why, as :meth:`Worker.leftovers` does.
 
         Example:
             >>> asyncio.run(AsyncWorker(async_engine, queue).leftovers())
@@ -437,10 +436,9 @@ class AsyncWorker(Front):
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
-        A call from one of this worker's handlers, or from a task or thread that it started, returns at once; the worker
+        A call from one of this worker's handlers, or from a task that a handler started, returns at once; the worker
         then stops after its handlers have finished. A cancel of the caller does not cancel the stop. If the worker is
         still starting, the stop begins when the start has ended. A second call with a shorter grace shortens the first.
-        A task of another loop waits while the stop runs in the worker's loop.
 
         Args:
             grace: How long handlers may go on; default: the worker's. Handlers that still run afterwards are cancelled.
@@ -458,7 +456,7 @@ class AsyncWorker(Front):
             await asyncio.shield(life)
 
     def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
-        """Stop this runtime from another thread, unless its loop is closed already."""
+        # The loop may be closed already.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: self._ask(self._until()) if self._runtime is runtime else None)
 
@@ -470,7 +468,9 @@ class AsyncWorker(Front):
             self._ask(self._until())
 
     async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
-        """Work until a task or a signal calls ``stop``, or this call is cancelled, which stops without grace.
+        """Work until the worker is asked to stop or, with *drain*, until nothing can be delivered now.
+
+        A cancel of this call stops the worker without grace.
 
         Args:
             drain: Whether to return as soon as nothing can be delivered now, as for :meth:`Worker.run`.

@@ -43,7 +43,7 @@ class Asyncpg(Driver):
 
 
 class _AsyncpgListener(Listener):
-    """A listener whose event loop runs, and gets notifications, only while a method waits or executes."""
+    """A listener that gets notifications only while one of its methods runs the event loop."""
 
     def __init__(self, connection: Any, run: RunInLoop) -> None:
         self._connection = connection

@@ -25,10 +25,9 @@ _COMMITS_NOTIFY = (
 
 
 def set_options(connection: Connection, **options: Any) -> Connection:
-    """Set options of a connection.
+    """Set options of a connection, or end the connection if that fails or is interrupted.
 
-    If an async call is cancelled meanwhile, the connection is ended: it may have the new isolation, which SQLAlchemy
-    would not know and so would not reset when the pool gets the connection back.
+    The connection may have the new isolation by then; SQLAlchemy would not know that, and not reset it for the pool.
     """
     try:
         return connection.execution_options(**options)
@@ -76,8 +75,8 @@ class Driver(ABC):
     ) -> None:
         """Send statements, each with its parameters, and COMMIT in one round trip. Ask :meth:`can_commit_with` first.
 
-        *rows* receives the rows of each executed statement, even if a later one or the COMMIT fails. After an error of
-        the server the connection is as after any failed statement or COMMIT. Other exceptions are raised unchanged; the
+        *rows* receives the rows of each executed statement, even if a later one or the COMMIT fails. An error of the
+        server leaves the connection as any failed statement or COMMIT does. Other exceptions are raised unchanged; the
         caller must then call :meth:`give_up`.
         """
         raise NotImplementedError
@@ -106,10 +105,7 @@ class Driver(ABC):
         return False
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
-        """End a driver's connection, whatever its state; by default do nothing, since SQLAlchemy closes it afterwards.
-
-        A driver overrides this if the connection's ``close()`` might only return the connection to a pool.
-        """
+        """End a driver's connection, whatever its state. By default do nothing, since SQLAlchemy closes it next."""
 
     @abstractmethod
     def fileno(self, connection: Any) -> int:

@@ -221,7 +221,7 @@ class Psycopg(LibpqDriver):
     passes_sqlalchemy = True
 
     def bytes_cursor(self, factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Make a cursor with binary values, since text would double the length of a content."""
+        """Make a cursor with binary results where it can have them, since text would double the length of a content."""
         cursor = factory(*arguments, **options)
         # Cursors that insert parameters into a statement have only text results.
         if not isinstance(cursor, (psycopg.ClientCursor, psycopg.AsyncClientCursor)):
@@ -344,11 +344,7 @@ def _cursor(driver: Any) -> Any:
 
 
 class _Pipeline:
-    """The cursors of statements and a COMMIT in pipeline mode, and the error that ended them.
-
-    COMMIT is sent as a statement like the others. After a statement of megabytes, psycopg's ``commit()`` could wait for
-    ever in a pipeline: it waits for results although the end of the statement is not sent yet.
-    """
+    """The cursors of statements and a COMMIT in pipeline mode, and the error that ended them."""
 
     def __init__(self, driver: Any, cursor: Callable[[Any], Any]) -> None:
         self.driver = driver
@@ -438,6 +434,8 @@ async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]
                 try:
                     for statement, parameters in statements:
                         await _ended(pipeline.cursor().execute(statement, parameters))
+                    # Not psycopg's commit(), which could wait for ever in a pipeline after a statement of megabytes: it
+                    # waits for results although the end of the statement is not sent yet.
                     await _ended(pipeline.cursor().execute("commit", prepare=False))
                 except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
                     pipeline.fail(error)

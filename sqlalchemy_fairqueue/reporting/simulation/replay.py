@@ -4,7 +4,7 @@ A trace has the arrivals of messages and the durations of attempts, without the 
 it was enqueued, and is ordered in its channel by the time when it became ready; each further attempt follows the
 previous one after the recorded delay. The message of an attempt that expired or was released is leased as long as
 recorded, and occupies no worker. A replay cannot know what the history lacks: commit times of enqueues, messages
-without an ended attempt, and, without a column ``priority``, priorities.
+without an ended attempt, ordering keys, and, without a column ``priority``, priorities.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class Trace(NamedTuple):
         arrivals: The numbers of the messages, in the order of their enqueues.
         begin: When the first attempt began; the simulator's workers begin then.
         channel_of: The channel number of each attempt.
-        ready: When each attempt became ready. *started* is never before it, and *finished* never before *started*, even
-            if a clock was set back.
+        ready: When each attempt became ready. *started* is never before it, and *finished* never before *started*.
     """
 
     history: pa.Table
@@ -151,7 +150,7 @@ _NO_LIMIT = 2**62
 class Capacity:
     """The capacity of a queue's workers: how many messages they handle at once.
 
-    *backlogged* is the time for which it was measured, in microseconds; zero: there was too little backlog. *least* and
+    *backlogged* is the time for which it was measured, in microseconds; zero: it was not measured. *least* and
     *greatest* are the capacities in the quarters of that time with the least and the greatest capacity.
     """
 
@@ -224,7 +223,7 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Return the changes of the number of waiting messages, except those that a channel's policy may hold back."""
+    """Return the changes of the number of waiting messages that no limit or rate of a channel may hold back."""
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)
@@ -258,8 +257,8 @@ def replay_queue(
     """Return the history that a scenario would have given for a queue; *history* has all of its attempts.
 
     *policies* are those of the record; a channel that they lack has no limits. The result has a row for each attempt:
-    times are the replay's; ids count the attempts in the order of their ends; the consumer is "worker 1" and so on;
-    outcomes are the recorded ones; error and recorded_xid are null.
+    ready, start and end are the replay's; ids count the attempts in the order of their ends; the consumer is "worker 1"
+    and so on; error and recorded_xid are null; other columns are as recorded.
     """
     trace = trace_of(history)
     return replayed_trace(trace, scenario, scenario.workers or capacity_of(trace, policies or {}).workers)
@@ -348,14 +347,12 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """Set what each attempt costs at its delivery, and what its worker reports at its end.
-
-    A worker reports 0 for a released message, and nothing if the worker is killed.
-    """
+    """Set what each attempt costs or, in a queue that is fair by seconds, what its worker reports at its end."""
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
     elif scenario.fair_by == "seconds":
         milliseconds = np.maximum(-(-attempts["service"] // _MILLISECOND), 1)
+        # A worker reports 0 for a released message, and nothing if the worker is killed.
         told = np.where(pc.equal(trace.history["outcome"], "released").to_numpy(), 0, -1)
         attempts["took"] = np.where(attempts["unhandled"] == 0, milliseconds, told)
 

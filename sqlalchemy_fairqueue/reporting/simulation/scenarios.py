@@ -43,7 +43,7 @@ class Scenario:
 
     Attributes:
         discipline: "fair": channels take turns, by weight, as in a dequeue. "fifo": messages are delivered in the order
-            of their due times, whatever their channels.
+            of their due times, those with a priority first, whatever their channels.
         fair_by: What channels share equally. "messages", the default of queues; "cost", the recorded cost, as if it had
             been declared at the enqueue; "seconds", the recorded durations, charged as a queue and its workers do:
             first by the channel's mean, then each second while a handler runs, and exactly at the end.
@@ -51,8 +51,8 @@ class Scenario:
             shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the recorded workers
             prefetch, durations contain the time in their buffers: then give a multiple of the capacity that the
             report's page shows, not a number of handlers.
-        batch: Messages that a worker dequeues at once and handles one after another. More than one shows how
-            prefetching affects fairness.
+        batch: The most messages that a worker dequeues at once; it handles them one after another. More than one shows
+            how prefetching affects fairness.
         max_concurrency: The limit of the queue. None: no limit.
         defaults: The policy of channels that *policies* does not name.
         policies: Policies by the name of a channel, or by a pattern: ``*`` is any text, ``?`` one character, ``[ab]`` a

@@ -1,9 +1,10 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so both deliver the same messages in the same order;
-tests/reporting/simulation/test_replay_order.py shows it. One rule of the SQL is left out. A channel that becomes ready
-starts behind the first ready channel; in the SQL it starts behind the second ready channel if a transaction has kept
-the first one locked for a second. Here calls take no time, so nothing is locked.
+tests/reporting/simulation/test_replay_order.py shows it. Some rules of the SQL are left out: ordering keys, pauses,
+shared limits, the queue's own rate, quotas in cost, the aging of priorities, and that a retry after a delay keeps the
+priority. Also, a channel that becomes ready starts behind the first ready channel; in the SQL it starts behind the
+second one if a transaction has kept the first one locked for a second. Here calls take no time, so nothing is locked.
 
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
 fair by seconds, each simulated second also costs O(workers).
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
-# The estimate of fq_estimate, in milliseconds; then the times of its charges, in microseconds.
+# The estimate of fq_estimate, in milliseconds; then when handlers that run are charged, in microseconds.
 _ESTIMATE = 2_000
 _CHARGED_EVERY = 1_000_000
 _CHARGED_AFTER = 500_000
@@ -253,7 +254,7 @@ def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     is_ready: bool,  # noqa: FBT001
     virtual_time: int,
 ) -> None:
-    """Correct the start tag of a channel whose messages cost more or less than was charged (fq_tag_heard)."""
+    """Set the start tag of a channel that becomes ready, or whose costs differ from the charge (fq_tag_heard)."""
     channel = dispatcher.channels[number]
     before = virtual_time if channel.tag == NEVER else channel.tag
     charge = channel.corrected * _TAG_UNIT + channel.tag_rest

@@ -36,7 +36,7 @@ class Channel:
         held: Leased messages.
         rate_at: When its rate allows the full burst again.
         sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. With
-            first come, first served, it is always the time at which the channel may be ready.
+            first come, first served, it is the first message's sort key or, if later, when its rate allows the message.
         offset: Where the heap of its messages begins.
         tag: The start tag of its next message; NEVER: none yet.
         tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: a credit.
@@ -73,7 +73,8 @@ class Message:
 
     Attributes:
         arrives_at: When it was enqueued or, if the history lacks its first attempts, when it became ready.
-        sort_key: Its place in the channel: when it is due or, with a priority, the negated priority.
+        sort_key: Its place in the channel: when it is due or, with a priority and until a retry with a delay, the
+            negated priority.
         attempt: The number of its present attempt, or of the next.
         stop: The number of its last attempt plus one.
     """
@@ -112,10 +113,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Tag:
-    """The place of a channel in a heap sorted by negated start tags, so that the greatest tag is on top.
-
-    Only a queue that is fair by seconds needs the heap, since its tags can fall.
-    """
+    """The place of a channel in a heap sorted by negated start tags, so that the greatest tag is on top."""
 
     sort_key: int = 0
     tie_breaker: int = 0

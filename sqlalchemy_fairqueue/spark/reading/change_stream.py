@@ -138,7 +138,7 @@ class ChangeReader(Follower):
         self._target = self._query(lambda connection: self._state(connection).insert)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the end of the WAL, and how much of it is unread or kept for the slot, for the query's progress."""
+        """Return for the query's progress the end of the WAL, the bytes still unread, and those kept for the slot."""
         reached = self._reached
         if reached is None:
             return None

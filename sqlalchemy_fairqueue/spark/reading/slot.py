@@ -163,10 +163,7 @@ def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | 
 
 
 def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[bytes]:
-    """Yield the messages of pgoutput for all transactions that a replication slot has up to a position.
-
-    The server decodes all messages before it sends the first one, into a temporary file if there are many.
-    """
+    """Yield the messages of pgoutput for all transactions that a replication slot has up to a position."""
     copy = psycopg.ClientCursor(connection).mogrify(statement("slot_messages"), _peek_values(slot, upto, None))
 
     def begun() -> tuple[bytes | None, Iterator[bytes]]:
@@ -199,7 +196,7 @@ def _copied(connection: psycopg.Connection, query: str) -> Iterator[bytes]:
 
 
 def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T]) -> T:
-    """Call a function that takes the replication slot; wait while a task that Spark has ended still holds it."""
+    """Call a function that takes the replication slot; wait up to 30 seconds while another reader holds it."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -50,8 +50,8 @@ class Column:
     Attributes:
         sql: The expression of the column; empty in the table of changes, which is read from the WAL.
         nullable: Whether the column may be null. If so, a user's schema that forbids nulls raises BadFrame.
-        since: An earlier column of instants that is never null. If both columns are read, the server sends only the
-            difference.
+        since: The name of another column of instants, which is never null. If both columns are read, the server sends
+            only the difference between them.
     """
 
     name: str
@@ -256,7 +256,7 @@ def _expression(column: Column, base: Column | None) -> str:
 
 
 def _base(column: Column, columns: Sequence[Column]) -> Column | None:
-    """Return the earlier column that ``column.since`` names, if it is read too."""
+    """Return the column that ``column.since`` names, if it is read too."""
     return next((one for one in columns if one.name == column.since), None)
 
 

@@ -49,7 +49,7 @@ class _Writer(Shipped):
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """Enqueues a frame, all rows or none."""
+    """Enqueues a frame in one transaction."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return _TableCreated() if _creates_table() else self._load.stage_rows(iterator)
@@ -65,7 +65,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Enqueues each micro-batch of a stream exactly once, all rows or none."""
+    """Enqueues each micro-batch of a stream exactly once, in one transaction."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._load.stage_rows(iterator)
@@ -110,7 +110,7 @@ def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 
 def enqueue(df: DataFrame, **options: Any) -> LoadResult:
-    """Enqueue a frame, all rows or none, and return the counts.
+    """Enqueue a frame in one transaction, and return the counts.
 
     It does the same as ``df.write.format("fairqueue")``, but this process does the driver's part: it must reach the
     database, and errors are those of this package. With Spark Connect this process is the client. If a load with the

@@ -1,8 +1,8 @@
 """Converts columns of a frame to columns of the staging table. The driver checks the types, and tasks check the values.
 
-Headers, and payloads that are not binary, are encoded as JSON, byte for byte as ``JsonCodec`` does. A whole column is
-encoded at a time, since a call for each value would be slow. Only lists, maps, fractions and texts with characters to
-escape are encoded value by value. This module must not open connections.
+Headers and payloads that are neither binary nor JSON yet are encoded as JSON, byte for byte as ``JsonCodec`` does. A
+whole column is encoded at a time, since a call for each value would be slow. Only lists, maps, fractions and texts with
+characters to escape are encoded value by value. This module must not open connections.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Arra
 
 
 def checked_json(values: pa.Array, problems: Problems, *, objects: bool = False) -> pa.Array:
-    """Return texts unchanged, and note in *problems* texts that are not JSON, or that jsonb would refuse."""
+    """Return JSON texts unchanged, null as ``null``; note in *problems* texts that are wrong or that jsonb refuses."""
 
     def check(text: str) -> str:
         document = _CODEC.decode(text.encode())
@@ -133,7 +133,7 @@ _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
 def check_headers(texts: pa.Array, groups: pa.Array, problems: Problems) -> None:
-    """Note in *problems* headers with the field that a group sets. The staging table refuses other wrong headers."""
+    """Note in *problems* headers of members with the field that a group sets. The stage refuses other wrong headers."""
     named = pc.and_(groups.is_valid(), pc.fill_null(pc.match_substring_regex(texts, _MAYBE_GROUP), False))
     for index in pc.indices_nonzero(named).to_pylist():
         if GROUP_HEADER in json.loads(texts[index].as_py()):
@@ -266,7 +266,7 @@ class Columns:
 
 
 def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
-    """Return the columns of a frame; raise BadFrame for unknown, missing and repeated columns and wrong types."""
+    """Return the columns of a frame; raise BadFrame if they are wrong, or do not go with the options."""
     indexes: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
         name = column_name(field.name)
@@ -324,12 +324,10 @@ def _is_text(values: pa.Array) -> bool:
 
 
 def _without_broken_texts(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Problems]:
-    """Return the batch with nulls in place of each row whose text is not UTF-8, and the problems of these rows.
-
-    ``cast(... as string)`` makes such text of a binary value.
-    """
+    """Return the batch with nulls in place of each row whose text is not UTF-8, and the problems of these rows."""
     if _is_whole(batch):
         return batch, {}
+    # ``cast(... as string)`` makes such text of a binary value.
     problems: Problems = {}
     for index in range(batch.num_rows):
         row = batch.take(pa.array([index]))

@@ -126,7 +126,7 @@ class Load:
     left: tuple[Stage, ...] = ()
 
     def stage_rows(self, batches: Iterable[pa.RecordBatch]) -> Staged:
-        """Copy the rows of a task to the stage, and reject bad ones."""
+        """Copy the rows of a task to the stage. Reject bad rows or, if they fail the load, report examples of them."""
         context = TaskContext.get()
         if context is None:
             raise PipelineError("rows are staged by tasks of Spark; call this from one")
@@ -152,7 +152,7 @@ class Load:
         return replace(staged, messages=messages, rejected=task.rejected)
 
     def merge(self, staged: Sequence[Staged], batch_id: int | None = None) -> LoadResult:
-        """Enqueue the staged rows, all or none, and clean up; the driver calls it."""
+        """Enqueue the staged rows, unless another run has, and clean up; the driver calls it."""
         if self.stage is None:
             assert self.before is not None  # noqa: S101 - without it there is a stage
             return self.before
@@ -291,7 +291,7 @@ class _Task:
         self._rejects = RejectedRowsWriter(load.rejects, attempt) if load.rejects else None
 
     def good_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[pa.Array]]:
-        """Yield the rows that can be enqueued, as columns. Raise _BadRowFound at a bad row that fails the load."""
+        """Yield the rows without a known problem, as columns. Raise _BadRowFound at a bad row that fails the load."""
         for batch in self._slices(batches):
             columns, problems = self._load.columns.rows(batch)
             self._given = batch
@@ -340,7 +340,7 @@ class _Task:
 
 
 def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> Load:
-    """Begin a run: check whether the job was committed before, and create the stage.
+    """Begin a run: create its stage, unless the job was committed before.
 
     Raises:
         BadOption: Rejected rows cannot be written to the path.

@@ -32,7 +32,7 @@ _BAD_HEADERS = (
 )
 _COLUMN = re.compile(r", column (\w+)")
 _DROP_WAIT = "5s"
-# Do not wait for a stage that a task is copying to: the run of this task drops it.
+# Do not wait long for a stage that a task is copying to: the run of this task drops it.
 _LEFT_BEHIND_WAIT = "100ms"
 # COPY reads an empty field as null and a quoted one as text, by default.
 _CSV = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -62,7 +62,7 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
-    """Drop the table. If a task that Spark has given up is still copying to the table, leave it to a later load."""
+    """Drop the table, or leave it to a later load if that fails: a task that Spark gave up may still copy to it."""
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         _drop(connection, stage, _DROP_WAIT)
 

@@ -73,7 +73,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _csv(json_payload: bool, text: str) -> Iterator[Row]:  # noqa: FBT001 - given by partial, before the text
-    """Yield the rows of a file. An empty field is read as None, since Python's csv writes None so."""
+    # An empty field is read as None, since Python's csv writes None so.
     csv.field_size_limit(_LONGEST_FIELD)
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -112,7 +112,7 @@ def _object(text: str) -> Row:
 
 
 def _raw_values(text: str) -> dict[str, str]:
-    """Return the values of an object as the text has them; the text is valid JSON."""
+    """Return the values of an object as the text has them. The text must be valid JSON. Refuse a repeated name."""
     found: dict[str, str] = {}
     index = _skip_blanks(text, text.index("{") + 1)
     while text[index] != "}":
