@@ -129,7 +129,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
     """Return the slots of a schedule, sorted by time: run ones, skipped ones, late or due ones, and the next *most*.
 
-    Skipped slots are listed only after the oldest slot in *ran*. Without a known timing, *ran* is returned as it is.
+    Skipped slots are listed only after the oldest slot in *ran*.
     """
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)

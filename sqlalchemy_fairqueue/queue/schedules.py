@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 F = TypeVar("F", bound="Callable[..., Any]")
-# The options of a message that a schedule sets itself, or cannot store.
-_OWN = ("delay", "at", "priority", "key", "coalesce")
+# The options of a message that a schedule sets itself or cannot store, each with its default.
+_NOT_OF_SCHEDULES = {"delay": None, "at": None, "priority": None, "key": None, "coalesce": False, "cost": 1}
 
 
 class ScheduleOptions(RecurrenceWords, total=False):
@@ -64,9 +64,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         Args:
             name: Default: the function's name.
             channel: The channel of its messages.
-            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind. If it
-                is so already, *retry* and *timeout* are ignored; so several schedules can share a function.
-            retry: As for :meth:`handler`; so is *timeout*. All other options are as for ``schedules.set``.
+            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
+                is so already; so several schedules can share a function.
+            retry: As for :meth:`handler`; so is *timeout*. Leave them out if the function handles the kind already. All
+                other options are as for ``schedules.set``.
 
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))
@@ -85,6 +86,8 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             known = self._handlers.get(wanted)
             if known is None or known.function is not function:
                 self.handler(wanted, retry=retry, timeout=timeout)(function)
+            elif retry is not None or timeout is not None:
+                raise InvalidArgument(f"kind {wanted!r} has this handler already; leave retry and timeout out")
             self._periodic[message.channel, own] = self._definition(own, recurrence, message, in_code=True)
             return function
 
@@ -183,7 +186,7 @@ class Schedules(Facet[ScheduleMethods]):
 
         The call is sent at once. The header ``scheduled_for`` is the time of the call. The call has the locks of an
         enqueue and its place in the lock order. A missing schedule raises UnknownSchedule. If the channel is full, the
-        call raises ChannelFull or, if the channel's policy says "drop", returns None.
+        call raises ChannelFull, which aborts the transaction, or, if the channel's policy says "drop", returns None.
         """
         _checked(channel, name)
         target, doing = self._target, f"run schedule {name!r} of"
@@ -240,6 +243,6 @@ def _message(channel: str | None, kind: str, job: Enqueue | None, given: dict[st
         raise InvalidArgument(f"job is {job!r:.80}; give a prepared call, like parse.prepare('customer-7', ...)")
     if channel not in {None, job.channel} or kind != "default" or any(value is not None for value in given.values()):
         raise InvalidArgument("job has the channel, kind, payload and headers of the message; leave the others out")
-    if own := [word for word in _OWN if getattr(job, word) not in {None, False}]:
+    if own := [option for option, usual in _NOT_OF_SCHEDULES.items() if getattr(job, option) != usual]:
         raise InvalidArgument(f"job has {own[0]}, which the messages of a schedule cannot have; leave it out")
     return job

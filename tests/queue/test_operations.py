@@ -53,9 +53,10 @@ def test_a_move(queue: Queue, engine: Engine, clock: Clock, database: Database) 
 
 
 def test_what_stays(queue: Queue, engine: Engine, database: Database) -> None:
-    """A message that a consumer holds, one whose key is taken, and one that is not there stay as they are."""
-    [held] = add(queue, engine, 1, channel="held")
-    assert len(queue.dequeue(engine)) == 1
+    """A message that a consumer or its ordering key holds, one whose key is taken, and one that is not there stay."""
+    [held] = add(queue, engine, 1, channel="held", ordering_key="o")
+    [behind] = add(queue, engine, 2, channel="held", ordering_key="o")
+    assert len(queue.dequeue(engine, limit=2)) == 1
     [one] = add(queue, engine, 1, key="k")
     [other] = add(queue, engine, 2, channel="b", key="k")
     before = database.rows("select * from fq_message order by id")
@@ -64,7 +65,7 @@ def test_what_stays(queue: Queue, engine: Engine, database: Database) -> None:
     assert queue.admin.move(engine, one, "a") == "unchanged"
     assert queue.admin.move(engine, other + 1, "b") == "missing"
     assert Queue("others").admin.move(engine, one, "b") == "missing"
-    assert queue.admin.retry_now(engine, held) == "leased"
+    assert (queue.admin.retry_now(engine, held), queue.admin.retry_now(engine, behind)) == ("leased", "unchanged")
     assert queue.admin.retry_now(engine, other + 1) == Queue("others").admin.retry_now(engine, one) == "missing"
     assert database.rows("select * from fq_message order by id") == before
     assert database.rows(WRONG) == []

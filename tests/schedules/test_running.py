@@ -240,6 +240,9 @@ def test_periodic(engine: Engine, database: Database, clock: Clock) -> None:
     }
     with pytest.raises(InvalidArgument, match="channel 'system' of queue 'documents' has a schedule 'tidy' already"):
         queue.periodic("tidy", channel="system", every=HOUR, kind="b")(print)
+    queue.periodic("first", channel="system", every=HOUR, kind="b")(print)
+    with pytest.raises(InvalidArgument, match="kind 'b' has this handler already"):
+        queue.periodic("second", channel="system", every=HOUR, kind="b", timeout=HOUR)(print)
 
 
 def test_periodic_after_a_restore(engine: Engine, queue: Queue, database: Database) -> None:

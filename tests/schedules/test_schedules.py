@@ -203,6 +203,7 @@ def test_refused_at_the_call(engine: Engine) -> None:
         ({"channel": None}, "there is no channel"),
         ({"job": Enqueue(channel="b", payload=1)}, "job has the channel"),
         ({"channel": None, "job": Enqueue(channel="b", payload=1, key="k")}, "job has key, which"),
+        ({"channel": None, "job": Enqueue(channel="b", payload=1, cost=5)}, "job has cost, which"),
         ({"channel": None, "job": 1}, "job is 1; give a prepared call"),
         ({"ordering_key": ""}, "ordering_key"),
         ({"headers": {"x": "y" * 65_520}}, "65,536 bytes"),

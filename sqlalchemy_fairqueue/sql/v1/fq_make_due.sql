@@ -1,6 +1,6 @@
 -- fq_make_due: make a message that is due later due now, in the caller's transaction. Returns 'due'; 'unchanged': it is
--- due already; 'leased'; 'missing'. Only 'due' changes anything. p_notify: wake waiting consumers (not in a two-phase
--- transaction).
+-- due already, or held; 'leased'; 'missing'. Only 'due' changes anything. p_notify: wake waiting consumers (not in a
+-- two-phase transaction).
 -- Guarantees: the same message with the same attempts, at the place in its channel that it would have if it had been
 -- enqueued without a delay; it is ready since now.
 -- Locks: the message; waits for who settles, replaces, cancels or delivers it. Index: fq_message_pkey, fq_channel_pkey,
@@ -27,7 +27,7 @@ begin
   end if;
   if v_lease_id is not null then
     return 'leased';
-  elsif v_at <= v_now then
+  elsif v_at <= v_now or v_at = 9223372036854775807 then
     return 'unchanged';
   end if;
   update fairqueue.fq_message m
