@@ -225,7 +225,7 @@ def _references(options: Options, names: list[str], queues: list[Queue]) -> Refe
 
 @contextlib.contextmanager
 def _around(http: Address | None, references: References, runner: "Worker | AsyncWorker") -> Iterator[None]:
-    """Let a worker's log name queues by *references*; with *http*, answer probes while the worker runs."""
+    """Let a worker log *references* as the names of its queues. With *http*, serve probes and metrics while it runs."""
     runner._options = replace(runner._options, references=references)  # noqa: SLF001 - Worker takes no such argument
     if http is None:
         yield

@@ -219,8 +219,8 @@ class _Headers:
 class _Paths:
     """Restores the path that the client requested, since the routes expect it.
 
-    A proxy may have stripped a prefix from the path that ``root_path`` still contains. Litestar adds a slash to the
-    path: then Starlette would redirect to an address outside of the dashboard.
+    A prefix that a proxy has stripped from the path is put back if ``root_path`` still contains it. A slash that
+    Litestar has added is taken off: for it Starlette would redirect to an address outside of the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

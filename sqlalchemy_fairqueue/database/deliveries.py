@@ -85,8 +85,8 @@ class Dequeued:
         lease_id: A lease that the next dequeue may use again, or None.
         shared: The fields that all the deliveries have in common: the queue, whether they may hold slots of a limit,
             whether the queue is fair by seconds (``is_timed``), and whether results are kept.
-        is_held: Whether a due message is locked by another transaction.
-        due_in: How long until something else may be due; None if nothing is scheduled, or the queue is paused.
+        is_held: Whether something is due that other transactions have locked.
+        due_in: How long until something else may be due; None if nothing is known to become due by itself.
     """
 
     rows: Sequence[Sequence[Any]]

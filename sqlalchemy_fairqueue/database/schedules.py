@@ -1,4 +1,4 @@
-"""Calls that set schedules and read them, and calls by which workers find due schedules and run their slots."""
+"""Calls that set schedules, and calls by which workers find due schedules and run their slots, or note a failure."""
 
 from __future__ import annotations
 

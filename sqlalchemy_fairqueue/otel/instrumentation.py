@@ -244,9 +244,10 @@ def _measured(queue: str, name: str) -> dict[str, str]:
 
 def _seen(span: Span, outcome: Any) -> Any:
     """Note on the span how the handler wants the delivery to be settled."""
+    returned = outcome if isinstance(outcome, type) else type(outcome)
     for kind in (Retry, Release, Bury):
         # A subclass of the application counts as the library's class.
-        if isinstance(outcome, kind):
+        if issubclass(returned, kind):
             span.set_attribute("fairqueue.outcome", kind.__name__.lower())
     return outcome
 

@@ -67,7 +67,7 @@ class Marker:
         return json.dumps({**own, **asdict(self.origin)})
 
     def updated(self, origin: Origin, pruned: int) -> Marker:
-        """Return a copy with another *origin* and *pruned*, and with the version of the columns that runs write now."""
+        """Return a copy with this *origin* and *pruned*, and with the version of this library's columns."""
         return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 

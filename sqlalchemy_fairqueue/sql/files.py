@@ -88,7 +88,7 @@ def query(name: str) -> str:
 
 
 def names_of_ours(schema: str) -> dict[str, object]:
-    """Return the parameters of ``queries/``: the schema, and the names of functions and tables of all versions."""
+    """Return the parameters of statements in ``queries/``: the schema, and the names of our functions and tables."""
     return {
         "schema": schema,
         "functions": sorted({name for version in versions() for name in functions(version)}),

@@ -125,7 +125,7 @@ def make_context(
 ) -> Context:
     """Return the context that a worker would pass to the handler of a delivery.
 
-    ``context.stopping`` and ``context.cancelled`` can also be set later. With *queue*, handlers can add group members.
+    ``context.cancelled`` can also be set later. With *queue*, handlers can add group members.
 
     Example:
         >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
@@ -240,9 +240,9 @@ def drain(
     policy allows (a worker chooses a random wait). A message that is released without a delay waits an hour; otherwise
     the call would perform it again and again.
 
-    Messages that are due later, or that a rate holds back, stay without an error. To lift a channel's rate in the test,
-    use ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
-    ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
+    Messages that are due later, or that a rate holds back, stay without an error. To remove a channel's rate in the
+    test, use ``queue.configure_channel(session, channel, rate=None)``. Do not remove a queue's rate, which would stop
+    deliveries until the commit, but set a high one: ``queue.configure(session, rate="1000000/s, burst 1000000")``.
 
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession, await

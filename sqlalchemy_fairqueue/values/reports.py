@@ -604,7 +604,7 @@ class MessageDetails:
     In a page of ``queue.messages``, *messages_ahead* and *wait* are None, and *history* is empty.
 
     Attributes:
-        content: The beginning of the payload as it is stored.
+        content: The payload as it is stored; in a page of ``queue.messages`` its first 65,536 bytes.
         content_size: Bytes of the whole payload.
         headers: As JSON, or None.
         behind: The message of its ordering key that goes before it, or the dead letter that holds this ordering key

@@ -483,7 +483,10 @@ class TaskExecutor(Executor):
             return [RELEASE] if is_torn_down else self._failed(held, error)
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether a task was cancelled from outside the worker, as when its loop ends; False after ten times."""
+        """Return whether a task was cancelled from outside the worker, as when its loop ends.
+
+        Return False if ten deliveries of the message have not counted as attempts, so that this one counts.
+        """
         uncounted = held.delivery.deliveries - held.delivery.attempt
         was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted
         return was_cancelled and uncounted < _CANCELLATIONS

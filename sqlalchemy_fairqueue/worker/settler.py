@@ -56,7 +56,7 @@ class Settler(Looper):
         self._give_up_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision) -> None:
-        """Settle a delivery by *decision*. Any thread may call it."""
+        """Hand a finished delivery to this thread, which settles it by *decision*. Any thread may call it."""
         held.decision = decision
         self._finished.append(held)
         self.event.set()

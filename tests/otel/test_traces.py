@@ -141,27 +141,28 @@ def test_from_the_request_to_the_handler(telemetry: Instrument, engine: Engine) 
 
 
 def test_retries_and_failures(telemetry: Instrument, engine: Engine) -> None:
-    """Each attempt is a span; a failure is its status, an outcome is none."""
+    """Each attempt is a span; a failure is its status, an outcome, also a returned class, is none."""
     found = telemetry(send="span")
     queue = Queue("documents")
 
     @queue.handler("parse", retry=RetryPolicy(first=timedelta(microseconds=1)))
-    def parse(delivery: Delivery) -> None:
+    def parse(delivery: Delivery) -> type[Retry] | None:
         if delivery.attempt == 1:
             raise ValueError("no such page")
         if delivery.attempt == 2:
             raise Retry(delay=timedelta(0))
+        return Retry if delivery.attempt == 3 else None
 
     _enqueue(engine, queue, "customer-7", kind="parse")
     _work(engine, queue)
     spans = found.spans("process documents")
-    assert [(span.attributes or {})["fairqueue.attempt"] for span in spans] == [1, 2, 3]
-    assert [span.status.status_code for span in spans] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
+    assert [(span.attributes or {})["fairqueue.attempt"] for span in spans] == [1, 2, 3, 4]
+    assert [span.status.status_code for span in spans] == [StatusCode.ERROR] + [StatusCode.UNSET] * 3
     assert (spans[0].attributes or {})["error.type"] == "ValueError"
-    assert (spans[1].attributes or {})["fairqueue.outcome"] == "retry"
+    assert [(span.attributes or {}).get("fairqueue.outcome") for span in spans] == [None, "retry", "retry", None]
     [send] = found.spans("send documents")
     assert {_ids(link.context) for span in spans for link in span.links} == {_ids(send)}
-    assert found.settled() == {"retry": 2, "complete": 1}
+    assert found.settled() == {"retry": 3, "complete": 1}
 
 
 def test_prefetched_messages_have_no_spans(

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue import BytesCodec, PayloadError, Queue
 from tests.fixtures.database import Database
 
 # More digits than Python reads back, and deeper than it goes.
-HEADERS = ['{"a": 1e5000}', "[" * 1200 + "]" * 1200]
+HEADERS = ['{"a": 1e5000}', "[" * 12_000 + "]" * 12_000]
 
 
 def test_headers(engine: Engine, database: Database) -> None:

@@ -173,8 +173,8 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
       the messages a second are right nevertheless.
     - A backlog is a time in which at least as many messages wait as were ever leased at once. With fewer, workers may
       be idle because a dequeue takes a while.
-    - A stretch of backlog counts only if at least as many attempts end in it as were ever leased at once. In a shorter
-      stretch the workers were about to begin.
+    - A stretch of backlog counts only if at least as many attempts end in it as were ever leased at once. If fewer end,
+      most of the workers may have been idle before it.
     - Waiting messages of a channel at its ``max_concurrency``, or with a rate, do not count, since they may wait for
       the policy.
 

@@ -1,7 +1,8 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
-``columns`` converts Arrow batches to rows of the staging table, and finds bad rows. ``rejected_rows`` stores the bad
-rows. ``stage`` makes, fills and drops the staging table. ``load`` runs a whole load with these three.
+``text_files`` reads files of messages. ``columns`` converts Arrow batches to rows of the staging table, and finds bad
+rows. ``rejected_rows`` stores the bad rows. ``stage`` makes, fills and drops the staging table. ``load`` runs a whole
+load.
 """
 
 from __future__ import annotations
