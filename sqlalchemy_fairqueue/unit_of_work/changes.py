@@ -84,9 +84,7 @@ def configure_channel(
     )
     used_plan = plan if isinstance(plan, str) else None
     counted = {"max_concurrency", "max_cost_out"}
-    limits = used_plan is not None or not counted.isdisjoint(reset)
-    if not counted.isdisjoint(changes):
-        limits = any(changes.get(name) is not None for name in counted)
+    given = {name for name, value in changes.items() if value is not None}
     return Change(
         target=target,
         phase=CHANGES,
@@ -95,7 +93,7 @@ def configure_channel(
         used_plan=used_plan,
         channel=channel,
         makes=target.policy or "{}",
-        limits=limits,
+        limits=used_plan is not None or not counted.isdisjoint(given.union(reset)),
     )
 
 

@@ -77,7 +77,7 @@ VERBS = [
         ("pause", "x", lambda s, _: QUEUE.pause(s, "x")),
         ("resume", "x", lambda s, _: QUEUE.resume(s, "x")),
         ("configure_channel", "x", lambda s, _: QUEUE.configure_channel(s, "x", weight=2)),
-        ("limit a channel", "x held", lambda s, _: QUEUE.configure_channel(s, "x", max_concurrency=9)),
+        ("limit a channel", "x held", lambda s, _: QUEUE.configure_channel(s, "x", plan="p", max_concurrency=None)),
         ("pause another", "y", lambda s, _: QUEUE.pause(s, "y")),
         ("limit another", "y other", lambda s, _: QUEUE.configure_channel(s, "y", max_concurrency=9)),
         ("pause a new channel", "new", lambda s, _: QUEUE.pause(s, "n", new=True)),
@@ -171,6 +171,7 @@ def match(database: Database, engine: Engine) -> Iterator[Match]:
         or 0
         for name in ("early", "held", "keyed", "other")
     }
+    QUEUE.plans.configure(engine, "p", max_cost_out=9)
     batch = {delivery.message_id: delivery for delivery in QUEUE.dequeue(engine, limit=2)}
     assert batch.keys() == {ids["held"], ids["other"]}
     stage = Stage(ids["early"], batch[ids["held"]], ids["keyed"], batch[ids["other"]])
