@@ -140,12 +140,12 @@ def _labels(path: Path | None) -> dict[str, str]:
     return found
 
 
-_Read = tuple[str | None, datetime | None, datetime | None]
+Read = tuple[str | None, datetime | None, datetime | None]
 """The path of an archive, or None for the database; then the options *since* and *until*."""
 
 
 def _made(
-    engine: str | None, options: Options, read: _Read, arguments: dict[str, Any], conf: list[str] | None
+    engine: str | None, options: Options, read: Read, arguments: dict[str, Any], conf: list[str] | None
 ) -> Report:
     if engine != "spark":
         try:
@@ -158,7 +158,7 @@ def _made(
     return report_by_spark(options, read, arguments, conf)
 
 
-def _in_process(options: Options, read: _Read, arguments: dict[str, Any]) -> Report:
+def _in_process(options: Options, read: Read, arguments: dict[str, Any]) -> Report:
     archive, since, until = read
     try:
         import jinja2  # noqa: F401 - a missing one is reported before anything is read

@@ -33,6 +33,7 @@ from sqlalchemy_fairqueue.formats import plural
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sqlalchemy_fairqueue.cli.report import Read
     from sqlalchemy_fairqueue.reporting.reports import Report
     from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 
@@ -184,6 +185,7 @@ def spark_session(command: str, conf: Sequence[str] | None) -> Iterator["SparkSe
     settings = dict(_setting(one) for one in conf or ())
     try:
         import pyarrow as pa  # noqa: F401 - Spark would report a missing one later, and less clearly
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         from sqlalchemy_fairqueue.spark import register
@@ -195,8 +197,8 @@ def spark_session(command: str, conf: Sequence[str] | None) -> Iterator["SparkSe
     try:
         register(started)
         yield started
-    except Exception as error:
-        raise _spark_failure(error) from error
+    except PySparkException as error:
+        raise _spark_failure(str(error).strip() or type(error).__name__) from error
     finally:
         if had is None:
             started.stop()
@@ -209,12 +211,8 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _spark_failure(error: Exception) -> Exception:
-    from pyspark.errors import PySparkException
-
-    if not isinstance(error, PySparkException):
-        return error
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+def _spark_failure(message: str) -> CommandError:
+    lines = message.splitlines()
     # If a task raised an error of this library, the error is the last line of the task's traceback.
     if ours := [line for line in map(_OURS.match, lines) if line]:
         return refused_error(ours[-1][1])
@@ -259,19 +257,20 @@ def source_options(installation: Installation) -> dict[str, Any]:
     return {"dsn": dsn, "schema": installation.schema}
 
 
-def read_table(spark: "SparkSession", installation: Installation, table: str = "history") -> "DataFrame":
-    reader = spark.read.format("fairqueue").options(**source_options(installation), table=table)
+def read_table(spark: "SparkSession", installation: Installation, table: str, **wanted: str) -> "DataFrame":
+    reader = spark.read.format("fairqueue").options(**source_options(installation), table=table, **wanted)
     queue = installation.target.queue
     return (reader.option("queue", queue) if queue else reader).load()
 
 
 @contextlib.contextmanager
 def history_of(
-    spark: "SparkSession", options: Options, archive: str | None
+    spark: "SparkSession", options: Options, read: "Read"
 ) -> Iterator["tuple[DataFrame, DataFrame | None, dict[str, QueueSettings]]"]:
     """Yield the history, policies and settings; if no database is named, policies are None and settings are empty."""
     from sqlalchemy_fairqueue.reporting.history import read_settings
 
+    archive, since, until = read
     with contextlib.ExitStack() as stack:
         installation = (
             stack.enter_context(open_installation(options)) if archive is None or names_database(options) else None
@@ -283,12 +282,15 @@ def history_of(
             settings = read_settings(installation.engine, queue=queue, schema=installation.schema)
         if archive is None:
             assert installation is not None  # noqa: S101 - without an archive there is one
-            yield read_table(spark, installation), policies, settings
+            times = {name: at.isoformat() for name, at in (("since", since), ("until", until)) if at is not None}
+            yield read_table(spark, installation, "history", **times), policies, settings
         else:
-            yield _archived(spark, queue, archive), policies, settings
+            yield _archived(spark, queue, archive, since, until), policies, settings
 
 
-def _archived(spark: "SparkSession", queue: str | None, archive: str) -> "DataFrame":
+def _archived(
+    spark: "SparkSession", queue: str | None, archive: str, since: datetime | None, until: datetime | None
+) -> "DataFrame":
     from pyspark.errors import AnalysisException
 
     from sqlalchemy_fairqueue.spark.archiving import read_archive
@@ -297,27 +299,18 @@ def _archived(spark: "SparkSession", queue: str | None, archive: str) -> "DataFr
         frame = read_archive(spark, archive)
     except AnalysisException as error:
         raise not_found_error(f"there is no archive at {archive!r}; 'fairqueue spark archive' makes one") from error
-    return frame.where(frame.queue == queue) if queue else frame
+    if queue:
+        frame = frame.where(frame.queue == queue)
+    if since is not None:
+        frame = frame.where(frame.finished_at >= since)
+    return frame if until is None else frame.where(frame.finished_at < until)
 
 
-def report_by_spark(
-    options: Options,
-    read: tuple[str | None, datetime | None, datetime | None],
-    arguments: dict[str, Any],
-    conf: Sequence[str] | None,
-) -> "Report":
+def report_by_spark(options: Options, read: "Read", arguments: dict[str, Any], conf: Sequence[str] | None) -> "Report":
     """Make the report by Spark. *read* has the archive or None, then the times *since* and *until* of the command."""
-    archive, since, until = read
-    with spark_session("report", conf) as spark, history_of(spark, options, archive) as found:
-        from pyspark.sql import functions as F  # noqa: N812
-
+    with spark_session("report", conf) as spark, history_of(spark, options, read) as (history, policies, settings):
         from sqlalchemy_fairqueue.spark import report
 
-        narrowed, policies, settings = found
-        if since is not None:
-            narrowed = narrowed.where(F.col("finished_at") >= F.lit(since))
-        if until is not None:
-            narrowed = narrowed.where(F.col("finished_at") < F.lit(until))
         with progress("going through the history"):
-            made: Report = report(narrowed, policies=policies, settings=settings, replayed=True, **arguments)
+            made: Report = report(history, policies=policies, settings=settings, replayed=True, **arguments)
     return made

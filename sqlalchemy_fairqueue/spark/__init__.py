@@ -33,8 +33,7 @@ _FUNCTIONS: dict[str, str] = {
 def register(spark: SparkSession) -> None:
     """Register the data source ``fairqueue`` with a session, classic or Connect.
 
-    The session then redacts options with secrets in plans and logs (``spark.sql.redaction.options.regex``), and lets
-    the server evaluate filters (``spark.sql.python.filterPushdown.enabled``).
+    The session then redacts options with secrets in plans and logs (``spark.sql.redaction.options.regex``).
 
     Example:
         >>> register(spark)

@@ -55,8 +55,7 @@ class FairQueueSource(DataSource):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Let the session redact ``dsn`` wherever it shows options, and push filters down to data sources in Python."""
+    """Let the session redact ``dsn`` wherever it shows options."""
     pattern = str(spark.conf.get(_REDACTION, "") or "")
     if _SECRETS not in pattern:
         spark.conf.set(_REDACTION, f"{pattern}|{_SECRETS}" if pattern else f"(?i){_SECRETS}")
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -1,21 +1,11 @@
-"""Opens connections for the readers, and makes their queries.
-
-A filter is pushed down only if the server and Spark evaluate it equally. That is so if it compares a text column with
-texts (``=``, ``in``), or a column of instants with an instant (``<``, ``<=``, ``>``, ``>=``). Spark evaluates all other
-filters.
-"""
+"""Opens connections for the readers, and makes their queries."""
 
 from __future__ import annotations
 
 import logging
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
-from pyspark.sql.types import StringType, TimestampType
 
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.spark.connections import connect, find_installation, query, translated_errors
@@ -23,14 +13,13 @@ from sqlalchemy_fairqueue.spark.errors import DataLoss
 from sqlalchemy_fairqueue.spark.executors import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.offsets import Horizon, Origin, Position
 from sqlalchemy_fairqueue.spark.reading.tables import batches, expressions
-from sqlalchemy_fairqueue.times import instant, instant_microseconds
+from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import psycopg
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.options import ReadOptions
@@ -128,46 +117,6 @@ def rows(
     text = f"select {names} from {source} where {condition.text}"  # noqa: S608 - of the definitions of tables
     with translated_errors(f"read table {table.name}"):
         yield from batches(connection, text, condition.values, columns)
-
-
-_COMPARISONS: dict[type, str] = {GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<", LessThanOrEqual: "<="}
-
-
-def pushed_down(filters: Iterable[Filter], table: Table) -> tuple[Condition, list[Filter]]:
-    """Return the condition of the filters that the server evaluates, and the filters that are left to Spark."""
-    columns = {column.name: column for column in table.columns}
-    condition = Condition()
-    left: list[Filter] = []
-    for number, one in enumerate(filters):
-        path: tuple[str, ...] = getattr(one, "attribute", ())
-        column = columns.get(path[0]) if len(path) == 1 else None
-        clause = None if column is None else _clause(one, column, f"pushed{number}")
-        if clause is None:
-            left.append(one)
-        else:
-            condition = condition.also(clause[0], **clause[1])
-    return condition, left
-
-
-def _clause(one: Filter, column: Column, name: str) -> tuple[str, dict[str, object]] | None:
-    if column.type == StringType():
-        if isinstance(one, EqualTo) and isinstance(one.value, str):
-            # The cast is for headers, which are jsonb.
-            clause = f"{column.sql}::text = %({name})s::text"
-            return (clause, {name: one.value}) if _is_storable(one.value) else ("false", {})
-        if isinstance(one, In) and all(isinstance(value, str) for value in one.value):
-            return f"{column.sql}::text = any(%({name})s::text[])", {name: list(filter(_is_storable, one.value))}
-    comparison = _COMPARISONS.get(type(one))
-    if comparison and column.type == TimestampType():
-        value = getattr(one, "value", None)
-        if isinstance(value, datetime) and value.tzinfo is not None:
-            return f"{column.sql} {comparison} %({name})s::bigint", {name: instant_microseconds(value)}
-    return None
-
-
-def _is_storable(text: str) -> bool:
-    """Return whether a column can store the text; if not, no stored text can equal it."""
-    return re.search("[\0\ud800-\udfff]", text) is None
 
 
 _ROWS_A_TASK = 250_000

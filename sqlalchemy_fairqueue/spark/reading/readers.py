@@ -43,7 +43,6 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
     position_after,
     position_range,
     prepared_installation,
-    pushed_down,
     reading_connection,
     rows,
     split,
@@ -54,11 +53,10 @@ from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, table_named
 __all__ = ["LIMITS_ARE_KNOWN", "BatchReader", "Follower", "ReadAllAvailable", "ReadMaxRows", "StreamReader"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
 
     from sqlalchemy_fairqueue.spark.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
@@ -97,20 +95,15 @@ def _rows_of(
 
 
 class BatchReader(Shipped, DataSourceReader):
-    """Reads a table once: ``partitions`` runs on the driver, ``read`` in the tasks."""
+    """Reads a table once: ``partitions`` runs on the driver, ``read`` in the tasks.
+
+    There is no ``pushFilters``: Spark calls it for a loaded frame, not for a query, so two queries of one frame would
+    each read only the rows that the last one wants.
+    """
 
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
         self._options = options
         self._columns = columns
-        self._pushed = Condition()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        self._pushed, left = pushed_down(filters, self._table)
-        return left
-
-    @property
-    def _condition(self) -> Condition:
-        return base_condition(self._table, self._options).both(self._pushed)
 
     @property
     def _table(self) -> Table:
@@ -123,17 +116,18 @@ class BatchReader(Shipped, DataSourceReader):
             translated_errors(f"plan to read {self._table.name}"),
         ):
             asked = self._options.num_partitions
+            condition = base_condition(self._table, self._options)
             if self._table is not HISTORY:
                 key = self._table.key
                 source = self._table.source.format(schema=schema)
                 [(low, high)] = query(connection, "key_bounds", {}, key=key, source=source)
-                return [TablePartition(part) for part in split(self._condition, key, low or 0, high or 0, asked or 1)]
+                return [TablePartition(part) for part in split(condition, key, low or 0, high or 0, asked or 1)]
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
             start, end = self._offsets(now, pruned)
             # ``days`` is widened to whole days, the partitions of the history. In such a partition every row meets the
             # condition, so that an index gives the first and the last row without a search.
-            condition, days = self._condition, finished_condition(self._options, _DAY)
+            days = finished_condition(self._options, _DAY)
             if self._options.is_incremental:
                 upto = end.position if end else last_position(connection, schema, now.xmin)
                 condition, days = (position_range(one, start.position, upto) for one in (condition, days))
