@@ -256,6 +256,10 @@ def _limits(options: Options, name: str | None, wanted: dict[str, Any], by: str 
     with open_installation(options) as installation:
         # Limits belong to the installation, so any queue of it can ask for them.
         facet = Queue("limits", schema=installation.schema).limits
+        if name is not None and not wanted and not facet.list(installation.engine, name):
+            raise not_found_error(
+                f"schema {installation.schema!r} has no shared limit {name!r}; give options, such as --rate, to make it"
+            )
         if name is not None and (remove or wanted):
             what, details = "remove limit" if remove else "configure limit", {"limit": name, **wanted}
             with acting(installation, None, what, by, details=details) as connection:

@@ -26,7 +26,9 @@ _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000_000
 # Units that people write after "per", in addition to those of durations.
 _WORDS: Final = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d", "week": "w"}
-_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\w+)(?:\s+of\s+(messages|cost))?(?:\s*,\s*burst\s+(\d{1,20}))?", re.ASCII)
+_TEXT = re.compile(
+    r"(\d+(?:\.\d+)?)\s*/\s*([\w.]+)(?:\s+of\s+(messages|cost))?(?:\s*,\s*burst\s+(\d{1,20}))?", re.ASCII
+)
 
 
 RateUnit = Literal["messages", "cost"]

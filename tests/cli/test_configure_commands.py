@@ -237,6 +237,8 @@ def test_a_limit_that_is_drawn_from(cli: Cli, engine: Engine) -> None:
     assert "the limit api is that of documents" in refused.err
     cli("configure", "queue", "--no-limit")
     assert cli("configure", "limit", "api", "--remove").out == "schema 'public' has no shared limit 'api'\n"
+    for option in ([], ["--remove"]):
+        assert cli("configure", "limit", "api", *option).status == 1
 
 
 def test_plans(cli: Cli, engine: Engine) -> None:

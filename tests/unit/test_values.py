@@ -81,6 +81,7 @@ _RATES: list[tuple[tuple[Any, ...], str]] = [
         ("1/30s", Rate(1, per=timedelta(seconds=30)), "2/m"),
         ("5/1h30m", Rate(5, per=timedelta(minutes=90)), "80/d"),
         ("1000/s, burst 1", Rate(1000, burst=1), "1000/s, burst 1"),
+        ("1/2.5d", Rate(1, timedelta(hours=60)), "1/2.5d"),
     ],
 )
 def test_rates_as_text(text: str, rate: Rate, again: str) -> None:
