@@ -1,5 +1,5 @@
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -9,13 +9,7 @@ from tests.model.world import World
 
 
 @pytest.fixture
-def make_world(database: Database) -> Iterator[Callable[[str], World]]:
-    """The database under the machine, used by a driver."""
-    with ExitStack() as stack:
-        yield lambda driver: stack.enter_context(closing(World(database, driver)))
-
-
-@pytest.fixture
-def world(make_world: Callable[[str], World]) -> World:
+def world(database: Database) -> Iterator[World]:
     """The database under the machine, used by the driver of the run."""
-    return make_world(DRIVER)
+    with closing(World(database, DRIVER)) as world:
+        yield world

@@ -3,11 +3,15 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import FairQueueMachine
 from tests.model.world import World
+
+PROGRAMS = settings(deadline=None, suppress_health_check=list(HealthCheck))
+SAMPLE = settings(PROGRAMS, database=None, report_multiple_bugs=False, phases=(Phase.generate,))
+"""Programs that are made anew, and not made shorter when one fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +27,10 @@ class Reached:
         return "\n".join((f"{self.programs['all']} programs", *lines))
 
 
-def run(world: World, how: settings, machine: type[FairQueueMachine] = FairQueueMachine) -> Reached:
-    """Run programs until one fails or there were enough."""
+def run(world: World, machine: type[FairQueueMachine], how: settings, examples: int, steps: int) -> Reached:
+    """Run so many programs of so many steps, unless one fails."""
     reached = Reached()
     bound = {"world": world, "tally": reached.tally, "programs": reached.programs}
+    how = settings(how, max_examples=examples, stateful_step_count=steps)
     run_state_machine_as_test(type("Machine", (machine,), bound), settings=how)
     return reached

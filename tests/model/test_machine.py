@@ -1,15 +1,15 @@
 import os
-from collections.abc import Callable
+from contextlib import closing
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 
+from tests.fixtures.database import Database
 from tests.fixtures.drivers import DRIVER
 from tests.model.groups import GroupsMachine
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine
 from tests.model.ordering import OrderingMachine
-from tests.model.runner import run
+from tests.model.runner import PROGRAMS, SAMPLE, run
 from tests.model.world import World
 
 # `nox -s whole` runs more. The deep profile: FAIRQUEUE_MODEL_EXAMPLES=2000 FAIRQUEUE_MODEL_STEPS=60
@@ -102,16 +102,7 @@ def test_every_program_keeps_the_invariants(
     world: World, machine: type[FairQueueMachine], share: int, expected: dict[str, float]
 ) -> None:
     """The invariants hold whatever happens in whatever order, and draining empties the queue."""
-    reached = run(
-        world,
-        settings(
-            max_examples=_EXAMPLES // share,
-            stateful_step_count=_STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-        machine,
-    )
+    reached = run(world, machine, PROGRAMS, _EXAMPLES // share, _STEPS)
 
     print(f"\n{reached}")  # noqa: T201 (for deep runs)
     sure = {what for what, part in expected.items() if part * reached.programs["all"] >= _SURE}
@@ -122,20 +113,8 @@ def test_every_program_keeps_the_invariants(
 @pytest.mark.parametrize(
     "driver", [pytest.param(one, marks=() if one == "asyncpg" else pytest.mark.whole) for one in _OTHERS]
 )
-def test_some_programs_on_the_other_drivers(make_world: Callable[[str], World], driver: str) -> None:
+def test_some_programs_on_the_other_drivers(database: Database, driver: str) -> None:
     """The same rules through the engines and sessions of another driver: async ones of asyncpg."""
-    world = make_world(driver)
-    for machine in (FairQueueMachine, LimitsMachine, GroupsMachine):
-        run(world, _sample(_SAMPLE), machine)
-
-
-def _sample(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        stateful_step_count=_STEPS,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )
+    with closing(World(database, driver)) as world:
+        for machine in (FairQueueMachine, LimitsMachine, GroupsMachine):
+            run(world, machine, SAMPLE, _SAMPLE, _STEPS)

@@ -13,9 +13,8 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue
-from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions
-from sqlalchemy_fairqueue.sql.schema import in_schema
 from tests.fixtures.database import Database
+from tests.model.mutations import Mutation
 
 _CHANNELS = "abcdef"
 _PLANS = ("free", "gold")
@@ -111,11 +110,11 @@ def test_programs_of_plans(engine: Engine, seed: int, fair_by: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "right", "wrong"),
+    "mistake",
     [
-        ("fq_follow_plans", "set slots = m.slots | 1", "set slots = m.slots"),
+        Mutation("fq_follow_plans", "set slots = m.slots | 1", "set slots = m.slots"),
         *(
-            pytest.param(*one, marks=pytest.mark.whole)
+            pytest.param(Mutation(*one), marks=pytest.mark.whole)
             for one in (
                 ("fq_follow_plans", "v_state.current_concurrency + count(*)", "v_state.current_concurrency"),
                 ("fq_follow_plans", "p.policy - c.overridden) as state", "p.policy) as state"),
@@ -125,16 +124,10 @@ def test_programs_of_plans(engine: Engine, seed: int, fair_by: str) -> None:
         ),
     ],
 )
-def test_the_programs_notice_a_mistake(
-    engine: Engine, database: Database, function: str, right: str, wrong: str
-) -> None:
+def test_the_programs_notice_a_mistake(engine: Engine, database: Database, mistake: Mutation) -> None:
     """The programs find each of these mistakes in the SQL."""
-    text = functions(NEEDED_VERSION)[function]
-    assert right in text
-    broken = text.replace(right, wrong).replace("create function", "create or replace function")
     with database.own.connect() as connection:
-        connection.exec_driver_sql(in_schema(broken, "public"), execution_options={"no_parameters": True})
-        connection.commit()
+        connection.exec_driver_sql(mistake.sql(), execution_options={"no_parameters": True})
     with pytest.raises(AssertionError):
         _run_all(engine, database)
 

@@ -177,10 +177,6 @@ class World:
             queue_state=QUEUE in {*all_.queues} - {*free.queues},
         )
 
-    def install(self, function: str) -> None:
-        """Put another text of a function in, verbatim."""
-        self.rows(function)
-
     def close(self) -> None:
         """Give the connections back."""
         self._observer.close()
