@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Receipt
-from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.values.messages import FairBy, OnDuplicate
@@ -18,7 +17,7 @@ from sqlalchemy_fairqueue.values.policies import OnFull
 from tests.model.open_transactions import OpenTransactions
 from tests.model.transactions import Layer
 from tests.model.turns import cost_of, kind_of
-from tests.model.work import NOW, Cancelled, Purged, Settled, Wanted, When, Work
+from tests.model.work import NOW, QUEUE, Cancelled, Purged, Settled, Wanted, When, Work
 
 CHANNELS = st.sampled_from(["a", "b", "c", "d", "e"])
 TRANSACTIONS = st.integers(0, 2)
@@ -98,8 +97,7 @@ class Business(OpenTransactions):
             self.saw("channels were served by cost")
         if bound is not None:
             self.brought = ChannelPolicy(max_backlog=bound[0], on_full=bound[1])
-            queue = self.world.queues[0]
-            queue._target = replace(queue._target, policy=new_policy_json(self.brought))
+            self.world.queues[0] = self.world.queue(QUEUE, self.brought)
         for channel, count in backlog.items():
             self.enqueue_and_commit(channel, count)
 

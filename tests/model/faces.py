@@ -4,21 +4,17 @@ On an async driver each call runs in one event loop until it is answered: the ru
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, AsyncSessionTransaction, create_async_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.queue.base import Facet
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from tests.fixtures.drivers import ASYNC, SYNC
-
-R = TypeVar("R")
 
 
 def libpq_options(settings: dict[str, str]) -> str:
@@ -26,228 +22,109 @@ def libpq_options(settings: dict[str, str]) -> str:
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
-class Face(ABC):
-    """What the machine makes on a driver."""
-
-    @abstractmethod
-    def engine(self, url: URL, settings: dict[str, str]) -> Any:
-        """An engine whose connections have these settings."""
-
-    @abstractmethod
-    def session(self, engine: Any) -> Any:
-        """A session on an engine."""
-
-    @abstractmethod
-    def queue(self, name: str) -> Any:
-        """A queue, whose verbs take what this face made."""
-
-    @abstractmethod
-    def sync_engine(self, engine: Any) -> Engine:
-        """The engine, or the one within it."""
-
-    @abstractmethod
-    def consumer(self, queue: Any, engine: Any) -> Consumer:
-        """What the queue remembers as a consumer on an engine."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End what is left when the engines are disposed of."""
-
-
-class SyncFace(Face):
+class SyncFace:
     """Engine, Session, Queue."""
 
     def __init__(self, driver: str) -> None:
         self._driver = driver
 
     def engine(self, url: URL, settings: dict[str, str]) -> Engine:
-        """As for Face."""
+        """An engine whose connections have these settings."""
         options = {"options": libpq_options(settings)}
         return create_engine(url.set(drivername=f"postgresql+{self._driver}"), pool_size=12, connect_args=options)
 
     def session(self, engine: Engine) -> Session:
-        """As for Face."""
+        """A session on an engine."""
         return Session(engine)
 
-    def queue(self, name: str) -> Queue:
-        """As for Face."""
-        return Queue(name)
-
-    def sync_engine(self, engine: Engine) -> Engine:
-        """As for Face."""
-        return engine
-
-    def consumer(self, queue: Queue, engine: Engine) -> Consumer:
-        """As for Face."""
-        return queue._consumer(engine)
+    def queue(self, name: str, defaults: ChannelPolicy | None) -> Queue:
+        """A queue, whose verbs take what this face made."""
+        return Queue(name, defaults=defaults)
 
     def close(self) -> None:
-        """As for Face."""
+        """End what is left when the engines are disposed of."""
 
 
-class AsyncFace(Face):
+class AsyncFace:
     """AsyncEngine, AsyncSession, and the verbs of Queue that are awaited; on asyncpg."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
 
-    def run(self, awaitable: Awaitable[R]) -> R:
-        """Wait for it in the loop."""
-
-        async def waiting() -> R:
+    def _run(self, awaitable: Awaitable[Any]) -> Any:
+        async def waiting() -> Any:
             return await awaitable
 
-        work: Coroutine[Any, Any, R] = waiting()
-        return self._runner.run(work)
+        return self._runner.run(waiting())
 
-    def engine(self, url: URL, settings: dict[str, str]) -> "AwaitedEngine":
-        """As for Face."""
-        made = create_async_engine(
-            url.set(drivername="postgresql+asyncpg"), pool_size=12, connect_args={"server_settings": settings}
-        )
-        return AwaitedEngine(made, self.run)
+    def engine(self, url: URL, settings: dict[str, str]) -> "Awaited":
+        """As of SyncFace."""
+        arguments = {"server_settings": settings}
+        made = create_async_engine(url.set(drivername="postgresql+asyncpg"), pool_size=12, connect_args=arguments)
+        return AwaitedEngine(made, self._run)
 
-    def session(self, engine: "AwaitedEngine") -> "AwaitedSession":
-        """As for Face."""
-        return AwaitedSession(AsyncSession(engine.own), self.run)
+    def session(self, engine: "Awaited") -> "Awaited":
+        """As of SyncFace."""
+        return Awaited(AsyncSession(engine.own), self._run)
 
-    def queue(self, name: str) -> "AwaitedQueue":
-        """As for Face."""
-        return AwaitedQueue(Queue(name), self.run)
-
-    def sync_engine(self, engine: "AwaitedEngine") -> Engine:
-        """As for Face."""
-        return engine.own.sync_engine
-
-    def consumer(self, queue: "AwaitedQueue", engine: "AwaitedEngine") -> Consumer:
-        """As for Face."""
-        consumer: Consumer = queue.own._consumer(engine.own.sync_engine)
-        return consumer
+    def queue(self, name: str, defaults: ChannelPolicy | None) -> "Awaited":
+        """As of SyncFace."""
+        return Awaited(Queue(name, defaults=defaults), self._run)
 
     def close(self) -> None:
-        """As for Face."""
+        """As of SyncFace."""
         self._runner.close()
 
 
-_Run = Callable[[Awaitable[Any]], Any]
-
-
 class Awaited:
-    """An object whose methods are awaited in the loop. ``own``: that object."""
+    """An object whose coroutines are run in the loop, and so are those of what it gives. ``own``: that object."""
 
-    def __init__(self, own: Any, run: _Run) -> None:
+    def __init__(self, own: Any, run: Callable[[Awaitable[Any]], Any]) -> None:
         self.own = own
         self._run = run
 
-    def _call(self, name: str, *arguments: Any) -> Any:
-        return self._run(getattr(self.own, name)(*arguments))
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.own, name)
+        if isinstance(found, Facet):
+            return Awaited(found, self._run)
 
+        def call(*arguments: Any, **how: Any) -> Any:
+            answer = found(*map(own, arguments), **how)
+            # A connection, a transaction or a savepoint begins when it is awaited.
+            if asyncio.iscoroutine(answer) or name in {"connect", "begin", "begin_nested"}:
+                answer = self._run(answer)
+            wrapped = isinstance(answer, AsyncConnection | AsyncSessionTransaction)
+            return Awaited(answer, self._run) if wrapped else answer
 
-class AwaitedConnection(Awaited):
-    """An AsyncConnection, or a transaction of one or of a session."""
-
-    def execute(self, *arguments: Any) -> Any:
-        """Execute a statement."""
-        return self._call("execute", *arguments)
-
-    def commit(self) -> None:
-        """Commit, or release a savepoint."""
-        self._call("commit")
-
-    def rollback(self) -> None:
-        """Roll back."""
-        self._call("rollback")
+        return call
 
 
 class AwaitedEngine(Awaited):
     """An AsyncEngine."""
 
-    own: AsyncEngine
-
     @contextmanager
-    def begin(self) -> Iterator[AwaitedConnection]:
+    def begin(self) -> Iterator[Any]:
         """A connection in a transaction that is committed at the end."""
-        connection = self._run(self.own.connect())
+        connection = self.connect()
         try:
-            yield AwaitedConnection(connection, self._run)
-            self._run(connection.commit())
+            yield connection
+            connection.commit()
         finally:
-            self._run(connection.close())
-
-    def dispose(self) -> None:
-        """Close its connections."""
-        self._call("dispose")
+            connection.close()
 
 
-class AwaitedSession(Awaited):
-    """An AsyncSession."""
-
-    own: AsyncSession
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-        self._call("begin")
-
-    def begin_nested(self) -> None:
-        """Begin a savepoint."""
-        self._call("begin_nested")
-
-    def commit(self) -> None:
-        """Commit the transaction."""
-        self._call("commit")
-
-    def rollback(self) -> None:
-        """Roll the transaction back."""
-        self._call("rollback")
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._call("close")
-
-    def connection(self) -> AwaitedConnection:
-        """The connection of the transaction."""
-        return AwaitedConnection(self._call("connection"), self._run)
-
-    def in_transaction(self) -> bool:
-        """Whether a transaction has begun."""
-        return self.own.in_transaction()
-
-    def get_nested_transaction(self) -> AwaitedConnection | None:
-        """The innermost savepoint."""
-        found = self.own.get_nested_transaction()
-        return None if found is None else AwaitedConnection(found, self._run)
+def own(one: Any) -> Any:
+    """What a face has made, without the face."""
+    return one.own if isinstance(one, Awaited) else one
 
 
-class AwaitedQueue:
-    """A queue, or a facet of one, whose coroutines are run."""
-
-    def __init__(self, own: Any, run: _Run) -> None:
-        self.own = own
-        self._run = run
-
-    @property
-    def defaults(self) -> Any:
-        """The policy that the application brings."""
-        return self.own.defaults
-
-    @defaults.setter
-    def defaults(self, policy: ChannelPolicy) -> None:
-        self.own.defaults = policy
-
-    def __getattr__(self, verb: str) -> Any:
-        if isinstance(facet := getattr(self.own, verb), Facet):
-            return AwaitedQueue(facet, self._run)
-
-        def call(where: Awaited, *arguments: Any, **how: Any) -> Any:
-            answer = getattr(self.own, verb)(where.own, *arguments, **how)
-            return self._run(answer) if asyncio.iscoroutine(answer) else answer
-
-        return call
+def sync_engine(engine: Any) -> Engine:
+    """The engine, or the one within it."""
+    found: Engine = getattr(own(engine), "sync_engine", own(engine))
+    return found
 
 
-def face_of(driver: str) -> Face:
-    """The face of a driver."""
-    if driver in SYNC:
-        return SyncFace(driver)
-    assert driver in ASYNC
-    return AsyncFace()
+def consumer(queue: Any, engine: Any) -> Consumer:
+    """What the queue remembers as a consumer on an engine."""
+    found: Consumer = own(queue)._consumer(sync_engine(engine))
+    return found

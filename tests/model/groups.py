@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.books import Channel, Group, Message
 from tests.model.business import CHANNELS, MESSAGES, TRANSACTIONS, arguments
 from tests.model.consumers import LEASES
+from tests.model.faces import own
 from tests.model.machine import FairQueueMachine
 from tests.model.turns import cost_of
 from tests.model.work import NOW, Addition, Effects, Grouped, Wanted, When
@@ -168,8 +169,7 @@ class GroupsMachine(FairQueueMachine):
         if any(isinstance(one, Wanted) and one.adder is not None for one in transaction.recorded):
             # A session is one handler's.
             return
-        own = [getattr(one, "own", one) for one in (self.world.queues[0], session)]
-        group = make_context(delivery, queue=own[0]).with_session(own[1]).group
+        group = make_context(delivery, queue=own(self.world.queues[0])).with_session(own(session)).group
         assert group is not None
         self._join(tx, group, members, delivery)
         if end is not None:

@@ -11,14 +11,13 @@ from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
 from sqlalchemy import Connection, NullPool, create_engine, event, text
 
-from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.reports import Deliveries
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
-from tests.fixtures.drivers import DRIVER
 from tests.model import invariants
-from tests.model.faces import Face, SyncFace, face_of, libpq_options
+from tests.model.faces import AsyncFace, SyncFace, consumer, libpq_options, sync_engine
 from tests.model.grants import GRANTS
 from tests.model.observer import HIDDEN, SIGHT, Sight
 from tests.model.work import QUEUE, Effects
@@ -31,21 +30,8 @@ BESIDE = CONSUMERS
 _SETTINGS = {"lock_timeout": "200ms", "synchronous_commit": "off"}
 _START = 1_700_000_000_000_000
 _TABLES = (
-    "fq_queue",
-    "fq_queue_state",
-    "fq_channel",
-    "fq_channel_state",
-    "fq_message",
-    "fq_promotion",
-    "fq_signal",
-    "fq_lease",
-    "fq_dead_letter",
-    "fq_history",
-    "fq_group",
-    "fq_group_followup",
-    "fq_group_note",
-    "fq_result",
-    "fq_result_wait",
+    "fq_queue, fq_queue_state, fq_channel, fq_channel_state, fq_message, fq_promotion, fq_signal, fq_lease,"
+    "fq_dead_letter, fq_history, fq_group, fq_group_followup, fq_group_note, fq_result, fq_result_wait"
 )
 _ROWS = """
 select
@@ -71,17 +57,17 @@ class World:
     statement that would wait for a lock fails. Its engines, sessions and queues are those of a driver.
     """
 
-    def __init__(self, database: Database, driver: str = DRIVER) -> None:
+    def __init__(self, database: Database, driver: str) -> None:
         install_clock(database)
         database.execute(f"alter sequence public.test_clock increment by {TICK}")
         database.execute(_TICKING)
         self.failures = 0
-        self._face = face_of(driver)
-        self._owner = self.engine = self._engine(database)
+        self._face: SyncFace | AsyncFace = AsyncFace() if driver == "asyncpg" else SyncFace(driver)
         self._database = database
+        self._owner = self.engine = self._engine(self._face)
         self._roles = {role: self._grant(role) for role in GRANTS}
         self._meanwhile: Callable[[], None] | None = None
-        self._beside = self._engine(database, SyncFace("psycopg"))
+        self._beside = self._engine(SyncFace("psycopg"))
         event.listen(self._beside, "begin", _begin)
         event.listen(self._beside, "commit", self._before_commit)
         self._observer: Observer = psycopg.connect(
@@ -91,23 +77,22 @@ class World:
 
     def reset(self) -> None:
         """Empty tables, new consumers, the clock at its start."""
-        self.rows(f"truncate {', '.join(_TABLES)} restart identity")
+        self.rows(f"truncate {_TABLES} restart identity")
         self.rows("select setval('public.test_clock', %(start)s)", start=_START)
-        self.queues = [*(self.queue(QUEUE) for _ in range(CONSUMERS)), Queue(QUEUE)]
+        self.queues = [*(self.queue(QUEUE) for _ in range(CONSUMERS)), SyncFace("psycopg").queue(QUEUE, None)]
 
-    def queue(self, name: str) -> Any:
+    def queue(self, name: str, defaults: ChannelPolicy | None = None) -> Any:
         """A queue of the driver."""
-        return self._face.queue(name)
+        return self._face.queue(name, defaults)
 
     def session(self) -> Any:
         """A session of whoever acts."""
         return self._face.session(self.engine)
 
-    def _engine(self, database: Database, face: Face | None = None, **settings: str) -> Any:
-        face = face or self._face
-        engine = face.engine(database.url, _SETTINGS | settings)
+    def _engine(self, face: SyncFace | AsyncFace, **settings: str) -> Any:
+        engine = face.engine(self._database.url, _SETTINGS | settings)
 
-        @event.listens_for(face.sync_engine(engine), "handle_error")
+        @event.listens_for(sync_engine(engine), "handle_error")
         def count(_: object) -> None:
             self.failures += 1
 
@@ -123,7 +108,7 @@ class World:
                 channels = None if grant.channels is None else sorted(grant.channels)
                 for kind in sorted(grant.kinds):
                     op.grant_fairqueue(name, kind, queues=[grant.queue], channels=channels)
-        return self._engine(self._database, role=name)
+        return self._engine(self._face, role=name)
 
     def _name(self, role: str) -> str:
         return f"{self._database.name}_{role}"
@@ -252,10 +237,8 @@ class World:
         """Let a consumer's next call be as its first one."""
         self._consumer(consumer)._forget()
 
-    def _consumer(self, consumer: int) -> Consumer:
-        if consumer == BESIDE:
-            return SyncFace("psycopg").consumer(self.queues[consumer], self._beside)
-        return self._face.consumer(self.queues[consumer], self.engine)
+    def _consumer(self, number: int) -> Consumer:
+        return consumer(self.queues[number], self._beside if number == BESIDE else self.engine)
 
 
 def _begin(_: Connection) -> None:
