@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
@@ -25,10 +25,11 @@ KEPT = "kept"
 PLAIN = "plain"
 """Writes in a transaction of its own: its effects are counted at least once."""
 
-_AGAIN = RetryPolicy(first=timedelta(milliseconds=5), cap=timedelta(milliseconds=200))
-_NOW = text("select clock_timestamp()")
+AGAIN = RetryPolicy(first=timedelta(milliseconds=5), cap=timedelta(milliseconds=200))
+NOW = text("select clock_timestamp()")
 _EFFECT = text(
-    "insert into effect values (:number, :kind, :channel, :sure, pg_backend_pid(), :started, clock_timestamp())"
+    "insert into effect values (:number, :kind, :channel, :sure, pg_backend_pid(), :started,"
+    " coalesce(cast(:ended as timestamptz), clock_timestamp()))"
 )
 
 
@@ -53,65 +54,48 @@ class Handlers:
     business: Engine
     pass_by: Callable[[str, Delivery], None]
 
-    def declare(self, queue: Queue) -> None:
-        """Plain functions for a Worker."""
+    def declare(self, queue: Queue, *, asynchronous: bool = False) -> None:
+        """For a Worker, or for an AsyncWorker: a coroutine and a plain function."""
+        handler = queue.handler(KEPT, retry=AGAIN)
+        handler(self._keep_in_loop if asynchronous else self._keep)
+        queue.handler(PLAIN, retry=AGAIN)(self._write)
 
-        @queue.handler(KEPT, retry=_AGAIN)
-        def kept(delivery: Delivery, session: Session) -> None:
-            self.pass_by("begun", delivery)
-            started = session.scalar(_NOW)
-            threading.Event().wait(delivery.payload["seconds"])
-            session.execute(_EFFECT, _row(delivery, started, sure=True))
-            _fail(delivery)
-            self.pass_by("written", delivery)
+    def _keep(self, delivery: Delivery, session: Session) -> None:
+        self.pass_by("begun", delivery)
+        started = session.scalar(NOW)
+        threading.Event().wait(delivery.payload["seconds"])
+        session.execute(_EFFECT, _row(delivery, started))
+        fail(delivery, delivery.payload["fails"])
+        self.pass_by("written", delivery)
 
-        @queue.handler(PLAIN, retry=_AGAIN)
-        def plain(delivery: Delivery, context: Context) -> None:
-            self._write(delivery, context)
-
-    def declare_async(self, queue: Queue) -> None:
-        """Coroutines for an AsyncWorker, and one plain function."""
-
-        @queue.handler(KEPT, retry=_AGAIN)
-        async def kept(delivery: Delivery, session: AsyncSession) -> None:
-            self.pass_by("begun", delivery)
-            started = await session.scalar(_NOW)
-            await asyncio.sleep(delivery.payload["seconds"])
-            await session.execute(_EFFECT, _row(delivery, started, sure=True))
-            _fail(delivery)
-            self.pass_by("written", delivery)
-
-        @queue.handler(PLAIN, retry=_AGAIN)
-        def plain(delivery: Delivery, context: Context) -> None:
-            self._write(delivery, context)
+    async def _keep_in_loop(self, delivery: Delivery, session: AsyncSession) -> None:
+        self.pass_by("begun", delivery)
+        started = await session.scalar(NOW)
+        await asyncio.sleep(delivery.payload["seconds"])
+        await session.execute(_EFFECT, _row(delivery, started))
+        fail(delivery, delivery.payload["fails"])
+        self.pass_by("written", delivery)
 
     def _write(self, delivery: Delivery, context: Context) -> None:
         with self.business.begin() as connection:
-            started = connection.scalar(_NOW)
+            started = connection.scalar(NOW)
             threading.Event().wait(delivery.payload["seconds"])
-            _fail(delivery)
+            fail(delivery, delivery.payload["fails"])
             self.pass_by("working", delivery)
             # Whoever proves its lease alive now had the message, and its slots, all the time.
-            _write_effect(connection, delivery, started, context)
+            ended = connection.scalar(NOW)
+            connection.execute(_EFFECT, _row(delivery, started, ended, sure=not context.lost))
         self.pass_by("effected", delivery)
 
 
-def _write_effect(connection: Connection, delivery: Delivery, started: datetime | None, context: Context) -> None:
-    ended = connection.scalar(_NOW)
-    statement = text("insert into effect values (:number, :kind, :channel, :sure, pg_backend_pid(), :started, :ended)")
-    connection.execute(statement, _row(delivery, started, sure=not context.lost) | {"ended": ended})
+def _row(
+    delivery: Delivery, started: datetime | None, ended: datetime | None = None, *, sure: bool = True
+) -> dict[str, Any]:
+    found = {"number": delivery.payload["number"], "kind": delivery.kind, "channel": delivery.channel}
+    return found | {"sure": sure, "started": started, "ended": ended}
 
 
-def _row(delivery: Delivery, started: datetime | None, *, sure: bool) -> dict[str, Any]:
-    return {
-        "number": delivery.payload["number"],
-        "kind": delivery.kind,
-        "channel": delivery.channel,
-        "sure": sure,
-        "started": started,
-    }
-
-
-def _fail(delivery: Delivery) -> None:
-    if delivery.attempt <= delivery.payload["fails"]:
+def fail(delivery: Delivery, fails: int) -> None:
+    """Fail at the first so many attempts."""
+    if delivery.attempt <= fails:
         raise FailedOnPurposeError(f"attempt {delivery.attempt} of message {delivery.message_id}")

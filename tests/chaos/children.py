@@ -4,16 +4,13 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 from sqlalchemy import URL
@@ -90,31 +87,14 @@ class Child:
         self.process.join(PATIENCE.total_seconds())
         return self.process.exitcode
 
-    def close(self) -> None:
-        """Kill it if it is still there."""
-        self.kill()
-
 
 def start_child(url: URL, folder: Path, name: str, **asked: Any) -> Child:
     """Start a worker process on a database; see ``program`` for what can be asked."""
-    defaults = {
-        "stops": [],
-        "asynchronous": False,
-        "concurrency": 2,
-        "lease": 1.0,
-        "grace": 5.0,
-        "queue": "documents",
-        "verbs": False,
-        "housekeeping": False,
-    }
-    arguments = defaults | asked | {"url": url.render_as_string(hide_password=False), "name": name}
+    arguments = {"url": url.render_as_string(hide_password=False), "name": name, **asked}
     log = folder / f"{name}.log"
     log.touch()
-    # The server that forks listens on a socket, whose path must be short.
-    with mock.patch.object(tempfile, "tempdir", "/tmp"):  # noqa: S108 - it makes a folder that nobody can guess
-        forkserver.ensure_running()
     ours, theirs = _NURSERY.Pipe()
-    process = _NURSERY.Process(target=program.main, args=(theirs, str(log), arguments), name=name, daemon=True)
+    process = _NURSERY.Process(target=program.main, args=(theirs, str(log)), kwargs=arguments, name=name, daemon=True)
     process.start()
     theirs.close()
     said: SimpleQueue[dict[str, Any]] = SimpleQueue()

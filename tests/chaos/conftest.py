@@ -48,13 +48,12 @@ def child(database: Database, tmp_path: Path) -> Iterator[StartChild]:
     started: list[Child] = []
 
     def start(**asked: Any) -> Child:
-        name = asked.pop("name", f"child-{len(started) + 1}")
-        started.append(start_child(asked.pop("url", database.url), tmp_path, name, **asked))
+        started.append(start_child(database.url, tmp_path, f"child-{len(started) + 1}", **asked))
         return started[-1]
 
     yield start
     for one in started:
-        one.close()
+        one.kill()
 
 
 @pytest.fixture

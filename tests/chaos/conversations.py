@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -14,7 +14,8 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Batch, Context, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Batch, Context, Queue, Worker
+from tests.chaos.business import AGAIN, NOW, fail
 from tests.fixtures.drivers import async_url
 
 TABLES = """
@@ -27,16 +28,10 @@ create table answer (
 """What was said, and what was answered: written by the transaction that completes the messages."""
 
 BATCH = Batch(max_messages=8, max_cost=100)
-_AGAIN = RetryPolicy(first=timedelta(milliseconds=5), cap=timedelta(milliseconds=50))
-_NOW = text("select clock_timestamp()")
 _ANSWER = text(
     "insert into answer values (:number, :conversation, :tokens, :attempt, :call, :place, :started, clock_timestamp())"
 )
 _SECONDS = 0.02
-
-
-class FailedOnPurposeError(Exception):
-    """A message asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +50,19 @@ async_queue = Queue("documents", max_attempts=1_000)
 """Answers in a loop."""
 
 
-@queue.job(batch=BATCH, retry=_AGAIN)
+@queue.job(batch=BATCH, retry=AGAIN)
 def answer(context: Context, session: Session, all_said: list[Said]) -> None:
     """Answer all at once."""
-    started = session.scalar(_NOW)
+    started = session.scalar(NOW)
     threading.Event().wait(_SECONDS)
     session.execute(_ANSWER, _rows(context, all_said, started))
     _fail(context, all_said)
 
 
-@async_queue.job(kind="answer", batch=BATCH, retry=_AGAIN)
+@async_queue.job(kind="answer", batch=BATCH, retry=AGAIN)
 async def answer_in_loop(context: Context, session: AsyncSession, all_said: list[Said]) -> None:
     """As answer."""
-    started = await session.scalar(_NOW)
+    started = await session.scalar(NOW)
     await asyncio.sleep(_SECONDS)
     await session.execute(_ANSWER, _rows(context, all_said, started))
     _fail(context, all_said)
@@ -76,23 +71,14 @@ async def answer_in_loop(context: Context, session: AsyncSession, all_said: list
 def _rows(context: Context, all_said: Sequence[Said], started: datetime | None) -> list[dict[str, Any]]:
     call = uuid4()
     return [
-        {
-            "number": said.number,
-            "conversation": said.conversation,
-            "tokens": said.tokens,
-            "attempt": delivery.attempt,
-            "call": call,
-            "place": place,
-            "started": started,
-        }
+        asdict(said) | {"attempt": delivery.attempt, "call": call, "place": place, "started": started}
         for place, (delivery, said) in enumerate(zip(context.deliveries, all_said, strict=True))
     ]
 
 
 def _fail(context: Context, all_said: Sequence[Said]) -> None:
     for delivery, said in zip(context.deliveries, all_said, strict=True):
-        if delivery.attempt <= said.fails:
-            raise FailedOnPurposeError(f"attempt {delivery.attempt} of message {delivery.message_id}")
+        fail(delivery, said.fails)
 
 
 _OPTIONS: dict[str, Any] = {"lease": timedelta(seconds=1), "concurrency": 3, "housekeeping": False}

@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
+from tests.chaos.business import AGAIN, NOW, fail
 
 TABLE = """
 create table claim (
@@ -18,15 +19,9 @@ create table claim (
 """
 """What was handled: written by the transaction that completes the message."""
 
-_AGAIN = RetryPolicy(first=timedelta(milliseconds=5), cap=timedelta(milliseconds=50))
-_NOW = text("select clock_timestamp()")
 _CLAIM = text("insert into claim values (:number, :ordering_key, :started, clock_timestamp())")
 
 queue = Queue("documents", max_attempts=1_000)
-
-
-class FailedOnPurposeError(Exception):
-    """The message asked for it."""
 
 
 def payload(number: int, ordering_key: str | None, fails: int) -> dict[str, Any]:
@@ -34,16 +29,14 @@ def payload(number: int, ordering_key: str | None, fails: int) -> dict[str, Any]
     return {"number": number, "ordering_key": ordering_key, "fails": fails}
 
 
-@queue.handler("claims", retry=_AGAIN)
+@queue.handler("claims", retry=AGAIN)
 def claim(delivery: Delivery, session: Session) -> None:
     """Note from when until when the message was worked on, unless its transaction is rolled back."""
     asked = delivery.payload
-    started = session.scalar(_NOW)
+    started = session.scalar(NOW)
     threading.Event().wait(0.002)
-    row = {"number": asked["number"], "ordering_key": asked["ordering_key"], "started": started}
-    session.execute(_CLAIM, row)
-    if delivery.attempt <= asked["fails"]:
-        raise FailedOnPurposeError(f"attempt {delivery.attempt} of message {delivery.message_id}")
+    session.execute(_CLAIM, asked | {"started": started})
+    fail(delivery, asked["fails"])
 
 
 def main(url: str, ready: Connection) -> None:

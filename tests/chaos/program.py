@@ -10,7 +10,7 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -124,64 +124,55 @@ def _try_verbs(queue: Queue, engine: Engine, delivery: Delivery) -> dict[str, st
 
     outcomes = {}
     for name, given in ("tracked", delivery), ("bare", bare):
-        verbs: dict[str, Callable[[], object]] = {
-            "complete": functools.partial(queue.complete, engine, given),
-            "retry": functools.partial(queue.retry, engine, given),
-            "release": functools.partial(queue.release, engine, given),
-            "bury": functools.partial(queue.bury, engine, given),
-            "extend": functools.partial(queue.extend, engine, given),
-            "commit": functools.partial(in_session, given),
-        }
-        for verb, call in verbs.items():
+        for verb in ("complete", "retry", "release", "bury", "extend", "commit"):
             try:
-                call()
+                in_session(given) if verb == "commit" else getattr(queue, verb)(engine, given)
             except Exception as error:  # noqa: BLE001 - it is what was asked for
                 outcomes[f"{verb} {name}"] = type(error).__name__
-            else:
-                outcomes[f"{verb} {name}"] = "done"
     return outcomes
 
 
-def main(pipe: "Pipe", log: str, asked: dict[str, Any]) -> None:
-    """Run a worker until a signal ends it."""
+def main(
+    pipe: "Pipe",
+    log: str,
+    *,
+    url: str,
+    name: str,
+    stops: Sequence[str] = (),
+    asynchronous: bool = False,
+    verbs: bool = False,
+    concurrency: int = 2,
+    lease: float = 1.0,
+    grace: float = 5.0,
+    housekeeping: bool = False,
+) -> None:
+    """Run a worker until a signal ends it. *verbs*: tell what becomes of each verb after an effect."""
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    stops = Stops(set(asked["stops"]), pipe)
-    threading.Thread(target=stops.obey, daemon=True).start()
-    options = {
-        "concurrency": asked["concurrency"],
-        "lease": timedelta(seconds=asked["lease"]),
-        "grace": timedelta(seconds=asked["grace"]),
-        "housekeeping": asked["housekeeping"],
-    }
-    named = {"application_name": asked["name"], "connect_timeout": 10}
-    business = create_engine(asked["url"], connect_args=named, pool_size=asked["concurrency"])
-    queue = Queue(asked["queue"])
+    pipe_stops = Stops(set(stops), pipe)
+    threading.Thread(target=pipe_stops.obey, daemon=True).start()
+    options: dict[str, Any] = {"concurrency": concurrency, "housekeeping": housekeeping}
+    options |= {"lease": timedelta(seconds=lease), "grace": timedelta(seconds=grace)}
+    named = {"application_name": name, "connect_timeout": 10}
+    business = create_engine(url, connect_args=named, pool_size=concurrency)
+    queue = Queue("documents")
 
     def pass_by(stage: str, delivery: Delivery) -> None:
-        stops.pass_by(stage)
-        if asked["verbs"] and stage == "effected":
-            stops.tell(verbs=_try_verbs(queue, business, delivery))
+        pipe_stops.pass_by(stage)
+        if verbs and stage == "effected":
+            pipe_stops.tell(verbs=_try_verbs(queue, business, delivery))
 
-    handlers = Handlers(business, pass_by)
-    if asked["asynchronous"]:
-        url = async_url(make_url(asked["url"]))
-        arguments = named_connection(url, asked["name"], seconds=10)
-        engine = create_async_engine(url, connect_args=arguments, pool_size=asked["concurrency"])
-        _stop_inside_the_worker(stops, engine.sync_engine)
-        handlers.declare_async(queue)
-        stats = asyncio.run(_run(AsyncWorker(engine, queue, **options)))
+    Handlers(business, pass_by).declare(queue, asynchronous=asynchronous)
+    worker: Worker | AsyncWorker
+    if asynchronous:
+        on = async_url(make_url(url))
+        engine = create_async_engine(on, connect_args=named_connection(on, name, seconds=10), pool_size=concurrency)
+        _stop_inside_the_worker(pipe_stops, engine.sync_engine)
+        worker = AsyncWorker(engine, queue, **options)
+        asyncio.run(worker.run(handle_signals=True))
     else:
-        url = sync_url(make_url(asked["url"]))
-        sync_engine = create_engine(url, connect_args=named, pool_size=asked["concurrency"])
-        _stop_inside_the_worker(stops, sync_engine)
-        handlers.declare(queue)
+        sync_engine = create_engine(sync_url(make_url(url)), connect_args=named, pool_size=concurrency)
+        _stop_inside_the_worker(pipe_stops, sync_engine)
         worker = Worker(sync_engine, queue, **options)
         worker.run(handle_signals=True)
-        stats = worker.stats.as_dict()
-    stops.tell(stopped=stats)
-
-
-async def _run(worker: AsyncWorker) -> dict[str, int]:
-    await worker.run(handle_signals=True)
-    return worker.stats.as_dict()
+    pipe_stops.tell(stopped=worker.stats.as_dict())

@@ -102,7 +102,7 @@ class Soak:
             for thread in self._aside:
                 thread.join()
             for child in self._children + self._frozen:
-                child.close()
+                child.kill()
 
     def produce(self, messages: int, channels: list[str]) -> None:
         """Send messages, and those of a transaction again whose fate is not known, unless they are there."""
@@ -132,7 +132,7 @@ class Soak:
         match name:
             case "kill":
                 victim = self._children.pop(chance.randrange(len(self._children)))
-                victim.close()
+                victim.kill()
                 self.start()
             case "stop":
                 victim = self._children.pop(0)
@@ -159,7 +159,7 @@ class Soak:
     def _see_off(self, victim: Child) -> None:
         if victim.ended() != 0:
             self._note(victim)
-        victim.close()
+        victim.kill()
 
     def _restart(self) -> None:
         with self._restarting:

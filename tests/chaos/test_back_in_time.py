@@ -5,6 +5,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import URL, create_engine, text
@@ -45,9 +46,17 @@ def _run(server: Server, *statements: str) -> list[str]:
     return found
 
 
-def _copy(source: Server, target: str) -> None:
+def _copy(source: Server, target: Path) -> None:
     """Nobody writes meanwhile."""
-    subprocess.run(["/bin/cp", "-a", str(source.data_directory), target], check=True)
+    subprocess.run(["/bin/cp", "-a", str(source.data_directory), str(target)], check=True)
+
+
+def _stop(server: Server, mode: str) -> None:
+    server._run("pg_ctl", "stop", "-w", "-m", mode)
+
+
+def _begin(server: Server) -> None:
+    server._run("pg_ctl", "start", "-w", "-l", str(server.log_path))
 
 
 class _Crash(_Way):
@@ -65,31 +74,24 @@ class _Restore(_Way):
 
     def remember(self) -> None:
         _run(self._server, "checkpoint")
-        _copy(self._server, str(self._server.directory / "before"))
+        _copy(self._server, self._server.directory / "before")
 
     def go_back(self) -> None:
         server = self._server
-        server._run("pg_ctl", "stop", "-w", "-m", "immediate")
+        _stop(server, "immediate")
         shutil.rmtree(server.data_directory)
         (server.directory / "before").rename(server.data_directory)
-        (server.data_directory / "postmaster.pid").unlink()
-        server._run("pg_ctl", "start", "-w", "-l", str(server.log_path))
+        (server.data_directory / "postmaster.pid").unlink(missing_ok=True)
+        _begin(server)
 
 
-class _OldFiles(_Way):
+class _OldFiles(_Restore):
     """It was stopped in order, its files were copied, and the copy is put back: no recovery empties a table."""
 
     def remember(self) -> None:
-        self._server._run("pg_ctl", "stop", "-w", "-m", "fast")
-        _copy(self._server, str(self._server.directory / "before"))
-        self._server._run("pg_ctl", "start", "-w", "-l", str(self._server.log_path))
-
-    def go_back(self) -> None:
-        server = self._server
-        server._run("pg_ctl", "stop", "-w", "-m", "fast")
-        shutil.rmtree(server.data_directory)
-        (server.directory / "before").rename(server.data_directory)
-        server._run("pg_ctl", "start", "-w", "-l", str(server.log_path))
+        _stop(self._server, "fast")
+        _copy(self._server, self._server.directory / "before")
+        _begin(self._server)
 
 
 class _Failover(_Way):
@@ -98,16 +100,16 @@ class _Failover(_Way):
     def __init__(self, private_server: Callable[..., Server]) -> None:
         super().__init__(private_server)
         standby = self._standby = private_server()
-        standby._run("pg_ctl", "stop", "-w", "-m", "fast")
+        _stop(standby, "fast")
         shutil.rmtree(standby.data_directory)
         _run(self._server, "checkpoint")
-        _copy(self._server, str(standby.data_directory))
+        _copy(self._server, standby.data_directory)
         (standby.data_directory / "postmaster.pid").unlink()
         (standby.data_directory / "standby.signal").touch()
         with (standby.data_directory / "postgresql.auto.conf").open("a") as settings:
             settings.write(f"unix_socket_directories = '{standby.directory}'\n")
             settings.write(f"primary_conninfo = 'host={self._server.directory} user=postgres'\n")
-        standby._run("pg_ctl", "start", "-w", "-l", str(standby.log_path))
+        _begin(standby)
 
     @property
     def url(self) -> URL:
@@ -122,7 +124,7 @@ class _Failover(_Way):
         until(lambda: _run(self._standby, "select pid from pg_stat_wal_receiver") == [], "it gets no more")
 
     def go_back(self) -> None:
-        self._server._run("pg_ctl", "stop", "-w", "-m", "immediate")
+        _stop(self._server, "immediate")
         self._standby._run("pg_ctl", "promote", "-w")
 
 

@@ -38,7 +38,7 @@ def test_restarts_under_load(own_books: Books, server: Server, tmp_path: Path) -
             child = start_child(
                 books.database.url, tmp_path, f"child-{asynchronous}", asynchronous=asynchronous, lease=2.0
             )
-            stack.callback(child.close)
+            stack.callback(child.kill)
         for _ in range(2):
             before = len(done())
             books.send(20, "a", "b", "c", seconds=0.01)

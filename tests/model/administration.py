@@ -41,7 +41,7 @@ class Administration(Business):
     def configure(self, tx: int | None, channel: str, policy: ChannelPolicy, *, now: bool) -> None:
         """Set a limit, a rate, a weight or a bound, raise it, lower it, lift it."""
         policy = self.told(policy)
-        perform = partial(self.world.queues[0].configure_channel, channel=channel, policy=policy)
+        perform = partial(self.queue.configure_channel, channel=channel, policy=policy)
         self.change(tx, Configured(channel, policy), perform, now=now)
 
     @rule(
@@ -55,14 +55,14 @@ class Administration(Business):
         """Change some fields of a channel's policy, whatever the others are by then."""
         policy = self.told(policy)
         given = {name: getattr(policy, name) for name in sorted(names)}
-        perform = partial(self.world.queues[0].configure_channel, channel=channel, **given)
+        perform = partial(self.queue.configure_channel, channel=channel, **given)
         self.change(tx, Configured(channel, policy, changes=frozenset(names)), perform, now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, policy=st.just(ChannelPolicy()) | POLICIES | BOUNDS, now=st.booleans())
     def set_defaults(self, tx: int | None, policy: ChannelPolicy, *, now: bool) -> None:
         """Set the policy of channels that will be made."""
         policy = self.told(policy)
-        self.change(tx, Defaulted(policy), partial(self.world.queues[0].configure, defaults=policy), now=now)
+        self.change(tx, Defaulted(policy), partial(self.queue.configure, defaults=policy), now=now)
 
     def told(self, policy: ChannelPolicy) -> ChannelPolicy:
         """The policy; its rate is in cost, if those of the program are."""
@@ -75,10 +75,10 @@ class Administration(Business):
     @rule(tx=st.none() | TRANSACTIONS, channel=st.none() | CHANNELS | CHANNELS, paused=st.booleans(), now=st.booleans())
     def pause(self, tx: int | None, channel: str | None, *, paused: bool, now: bool) -> None:
         """Stop or go on serving a channel or the queue."""
-        queue = self.world.queues[0]
         if channel is not None and channel not in self.books.channels:
             # To resume it would fail.
             paused = True
+        queue = self.queue
         perform = partial(queue.pause, channel=channel, new=True) if paused else partial(queue.resume, channel=channel)
         self.change(tx, Paused(channel, paused), perform, now=now)
 
@@ -91,20 +91,20 @@ class Administration(Business):
     def limit_queue(self, tx: int | None, most: int | None, most_cost: int | None, *, now: bool) -> None:
         """Set the limits of the whole queue, raise them, lower them, lift them."""
         work = Limited(QueueLimits(most, most_cost), frozenset({"most", "most_cost"}))
-        perform = partial(self.world.queues[0].configure, max_concurrency=most, max_cost_out=most_cost)
+        perform = partial(self.queue.configure, max_concurrency=most, max_cost_out=most_cost)
         self.change(tx, work, perform, now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, history=st.sampled_from([True, True, False]), now=st.booleans())
     def record_history(self, tx: int | None, *, history: bool, now: bool) -> None:
         """Keep every attempt from now on, or none; those that are under way end as they began."""
-        self.change(tx, Recorded(history), partial(self.world.queues[0].configure, history=history), now=now)
+        self.change(tx, Recorded(history), partial(self.queue.configure, history=history), now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, which=st.integers(0, _RARE), now=st.booleans())
     def purge(self, tx: int | None, which: int, *, now: bool) -> None:
         """Delete what a channel has in nobody's hands, and leave what others hold or have locked."""
         waiting = sorted({one.channel for one in self.books.messages.values() if one.lease_id is None})
         channel = waiting[which % len(waiting)] if waiting and which < _RARE else "a"
-        self.change(tx, Purged(channel), partial(self.world.queues[0].purge, channel=channel), now=now)
+        self.change(tx, Purged(channel), partial(self.queue.purge, channel=channel), now=now)
 
     def resume_all(self) -> None:
         """Whatever is paused goes on."""

@@ -84,9 +84,9 @@ def allowed(books: Books, name: str, now: int, ready: Sequence[Message]) -> int:
     channel = books.channels[name]
     limits = [len(ready), channel.cell.fits([one.cost for one in ready], now)]
     if channel.policy.max_concurrency is not None:
-        limits.append(max(0, channel.policy.max_concurrency - books.slots_of(name)))
+        limits.append(max(0, channel.policy.max_concurrency - books.out_of(name)[0]))
     if channel.policy.max_cost_out is not None:
-        out, costs = books.cost_of(name), 0
+        out, costs = books.out_of(name)[1], 0
         for count, message in enumerate(ready[: min(limits)]):
             costs += message.cost
             # I37: one that costs more goes alone.
@@ -97,7 +97,7 @@ def allowed(books: Books, name: str, now: int, ready: Sequence[Message]) -> int:
 
 def check_quota(books: Books, batch: Deliveries, offered: dict[str, Offer]) -> bool:
     """Fail if the queue's quota does not allow the batch (I37); whether the quota may have ended it."""
-    most, out = books.limits.most_cost, books.cost_of_queue()
+    most, (_, out) = books.limits.most_cost, books.out()
     if most is None:
         return False
     for delivery in batch:

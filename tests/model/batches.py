@@ -96,9 +96,9 @@ class Batching(FairQueueMachine):
             return
         rooms, costs = [limit], []
         if channel.policy.max_concurrency is not None:
-            rooms.append(channel.policy.max_concurrency - self.books.slots_of(name))
+            rooms.append(channel.policy.max_concurrency - self.books.out_of(name)[0])
         if channel.policy.max_cost_out is not None:
-            costs.append(channel.policy.max_cost_out - self.books.cost_of(name))
+            costs.append(channel.policy.max_cost_out - self.books.out_of(name)[1])
         if max_cost is not None:
             costs.append(max_cost - message.cost)
         if (rate := channel.cell.allows(now)) is not None:

@@ -1,12 +1,15 @@
 """The reference model: what has been committed, as plain Python. It knows no SQL and no connection."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import microseconds
 from tests.model.rates import RateCell
 from tests.model.turns import cost_of
+
+if TYPE_CHECKING:
+    from tests.model.work import Wanted
 
 End = Literal["completed", "dead", "cancelled", "purged"]
 Outcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
@@ -236,25 +239,16 @@ class Books:
         message.attempts, message.dequeue_at, message.promoted_at = 0, dequeue_at, None
         self.messages[message_id] = message
 
-    def replace(
-        self,
-        message_id: int,
-        number: int,
-        dequeue_at: int,
-        max_attempts: int,
-        priority: int | None,
-        *,
-        ordering_key: str | None,
-    ) -> Message:
+    def replace(self, message_id: int, wanted: "Wanted", dequeue_at: int, promoted_at: int | None) -> None:
         """A message in nobody's hands was rewritten: it keeps its id, its key, when it came, its hand-outs."""
         message = self.messages[message_id]
         assert message.lease_id is None, f"message {message_id} was rewritten in a consumer's hands"
-        message.number, message.dequeue_at, message.max_attempts, message.attempts = number, dequeue_at, max_attempts, 0
-        self.spoilt.pop(message_id, None)
-        message.priority, message.ordering_key = priority, ordering_key
+        message.number, message.max_attempts, message.attempts = wanted.number, wanted.max_attempts, 0
+        message.dequeue_at, message.promoted_at = dequeue_at, promoted_at
+        message.priority, message.ordering_key = wanted.when.priority, wanted.ordering_key
         # A member stays one; its headers are those of what replaced it.
         message.of_group = {}
-        return message
+        self.spoilt.pop(message_id, None)
 
     def purge_letter(self, message_id: int) -> None:
         """A dead letter is gone for good."""
@@ -338,33 +332,27 @@ class Books:
         free = (one for one in self.messages.values() if one.channel == name and one.lease_id is None)
         return sorted(free, key=lambda one: one.order)
 
-    def slots_of(self, name: str) -> int:
-        """How many slots of a channel are held."""
-        return sum(one.slots & 1 for one in self.messages.values() if one.channel == name)
+    def out_of(self, name: str) -> tuple[int, int]:
+        """How many messages hold slots of a channel, and what they cost."""
+        costs = [one.cost for one in self.messages.values() if one.channel == name and one.slots & 1]
+        return len(costs), sum(costs)
 
-    def cost_of(self, name: str) -> int:
-        """What the messages of a channel cost that hold its slots."""
-        return sum((one.slots & 1) * one.cost for one in self.messages.values() if one.channel == name)
-
-    def cost_of_queue(self) -> int:
-        """What the messages cost that hold slots of the queue."""
-        return sum((one.slots >> 1) * one.cost for one in self.messages.values())
+    def out(self) -> tuple[int, int]:
+        """How many messages hold slots of the queue, and what they cost."""
+        costs = [one.cost for one in self.messages.values() if one.slots >> 1]
+        return len(costs), sum(costs)
 
     def holds_back(self, cost: int) -> bool:
         """Whether the queue's quota holds a message back that costs so much."""
-        most, out = self.limits.most_cost, self.cost_of_queue()
+        most, (_, out) = self.limits.most_cost, self.out()
         return most is not None and out > 0 and out + cost > most
-
-    def slots_of_queue(self) -> int:
-        """How many slots of the queue are held."""
-        return sum(one.slots >> 1 for one in self.messages.values())
 
     def room(self, limit: int, now: int, *, surely: bool = False) -> int:
         """How many of so many messages the queue's own limits and its pause let out, at most or *surely*."""
         if self.paused:
             return 0
         rate = self.rate.surely(now) if surely else self.rate.allows(now)
-        free = None if self.limits.most is None else max(0, self.limits.most - self.slots_of_queue())
+        free = None if self.limits.most is None else max(0, self.limits.most - self.out()[0])
         if self.holds_back(1):
             return 0
         return min(one for one in (limit, rate, free) if one is not None)

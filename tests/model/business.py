@@ -90,10 +90,10 @@ class Business(OpenTransactions):
         if results and not self.given:
             # What was delivered before keeps none.
             self.books.keeps_results = True
-            self.world.queues[0].configure(self.world.engine, result_retention=timedelta(days=1))
+            self.queue.configure(self.world.engine, result_retention=timedelta(days=1))
         if fair_by == "cost":
             self.turns.by_cost = True
-            self.world.queues[0].configure(self.world.engine, fair_by=fair_by)
+            self.queue.configure(self.world.engine, fair_by=fair_by)
             self.saw("channels were served by cost")
         if bound is not None:
             self.brought = ChannelPolicy(max_backlog=bound[0], on_full=bound[1])
@@ -130,7 +130,7 @@ class Business(OpenTransactions):
     def record(self, tx: int, wanted: Wanted) -> None:
         """Record a message in an open transaction."""
         session, transaction = self.session(tx)
-        [receipt] = self.world.queues[0].enqueue_many(session, [Enqueue(**arguments(wanted))])
+        [receipt] = self.queue.enqueue_many(session, [Enqueue(**arguments(wanted))])
         if wanted.key is not None:
             holder = self.books.holder_of(wanted.channel, wanted.key)
             if holder is not None and holder.lease_id is None:
@@ -148,7 +148,7 @@ class Business(OpenTransactions):
         receipt = wanted.receipt
 
         def send() -> None:
-            receipt.message_id = self.world.queues[0].enqueue(session.connection(), **arguments(wanted)).message_id
+            receipt.message_id = self.queue.enqueue(session.connection(), **arguments(wanted)).message_id
 
         if self.send_now(tx, [wanted], send):
             receipt.outcome = transaction.sent.added[-1].outcome
@@ -177,7 +177,7 @@ class Business(OpenTransactions):
             how["cost"] = deliveries[0].message_id % 7
             for one in deliveries:
                 self.turns.corrected(one.channel)
-        perform = getattr(self.world.queues[0], verb.value)
+        perform = getattr(self.queue, verb.value)
         if tx is None:
             self.send_now(None, works, lambda: perform(self.world.engine, deliveries, **how))
             return
@@ -219,7 +219,7 @@ class Business(OpenTransactions):
         held = [one.id for one in self.books.messages.values() if one.lease_id is not None]
         ids = sorted(held if out and held else self.books.messages)
         work = Cancelled(ids[which % len(ids)])
-        self.change(tx, work, partial(self.world.queues[0].cancel, message_id=work.message_id), now=now)
+        self.change(tx, work, partial(self.queue.cancel, message_id=work.message_id), now=now)
 
     def change(self, tx: int | None, work: Work, perform: Callable[[Any], Any], *, now: bool) -> None:
         """Do something in an open transaction, recorded or at once, or (tx None) in a transaction of its own."""

@@ -160,7 +160,7 @@ class Consuming(Spoiling):
             channel = self.books.channels[name]
             channel.cell.release([cost_of(one.payload) for one in batch if one.channel == name], now)
             limit = channel.policy.max_concurrency
-            assert limit is None or self.books.slots_of(name) <= limit, f"channel {name} exceeds its limit {limit}"
+            assert limit is None or self.books.out_of(name)[0] <= limit, f"channel {name} exceeds its limit {limit}"
         if batch and self.books.limits.limited:
             costs = [cost_of(one.payload) for one in batch]
             assert self.books.rate.fits(costs, now) == len(batch), f"the queue's rate does not allow costs of {costs}"
@@ -306,7 +306,7 @@ class Consuming(Spoiling):
             self.world.advance(timedelta(microseconds=max(0, found.expires_at - self.world.now())))
         now = self.world.now() + TICK
         try:
-            ends = self.world.queues[0].extend(self.world.engine, delivery, lease=lease)
+            ends = self.queue.extend(self.world.engine, delivery, lease=lease)
         except LeaseLost:
             assert not held or found.expires_at <= now, "a lease that is alive and held was called lost"
         else:

@@ -79,7 +79,7 @@ class GroupsMachine(FairQueueMachine):
             return
         gone = [one.id for one in members if one.lease_id is None]
         newly = {one.id for one in members if one.lease_id is not None and not one.cancelled}
-        told = self.world.queues[0].groups.cancel(self.world.engine, group_id)
+        told = self.queue.groups.cancel(self.world.engine, group_id)
         assert told == (len(gone), len(newly))
         self.saw("cancel of a group")
         self.apply(Effects(ended=dict.fromkeys(gone, "cancelled"), withdrawn=newly))
@@ -102,7 +102,7 @@ class GroupsMachine(FairQueueMachine):
         """What a group is said to be is what has become of its members, also if no worker has counted it yet."""
         group_id = list(self.books.groups)[which % len(self.books.groups)]
         group = self.books.groups[group_id]
-        status = self.world.queues[0].groups.status(self.world.engine, group_id)
+        status = self.queue.groups.status(self.world.engine, group_id)
         counts = {name: getattr(status, name) for name in group.counts}
         assert counts == group.counts
         assert (status.pending, status.finished_at is not None) == (len(group.pending), group.is_finished)
@@ -146,7 +146,7 @@ class GroupsMachine(FairQueueMachine):
         session, transaction = self.session(tx)
         then = self._followup(channel) if followed in {"then", "both"} else None
         alarm = self._followup(channel) if followed in {"failure", "both"} else None
-        made = self.world.queues[0].group(
+        made = self.queue.group(
             session,
             then=None if then is None else Enqueue(**arguments(then)),
             on_failure=None if alarm is None else Enqueue(**arguments(alarm)),
@@ -169,7 +169,7 @@ class GroupsMachine(FairQueueMachine):
         if any(isinstance(one, Wanted) and one.adder is not None for one in transaction.recorded):
             # A session is one handler's.
             return
-        group = make_context(delivery, queue=own(self.world.queues[0])).with_session(own(session)).group
+        group = make_context(delivery, queue=own(self.queue)).with_session(own(session)).group
         assert group is not None
         self._join(tx, group, members, delivery)
         if end is not None:

@@ -34,7 +34,7 @@ class Letters(Keys):
             return
         before = self.world.now()
 
-        found = self.world.queues[0].dead_letters.redrive(self._where(tx), ids, limit=limit)
+        found = self.queue.dead_letters.redrive(self._where(tx), ids, limit=limit)
 
         assert found == expected
         for outcome in found.values():
@@ -71,7 +71,7 @@ class Letters(Keys):
         if self._would_wait(tx, ids, []):
             return
 
-        purged = self.world.queues[0].dead_letters.purge(self._where(tx), ids, channel=channel)
+        purged = self.queue.dead_letters.purge(self._where(tx), ids, channel=channel)
 
         assert purged == len(met)
         self.saw("purge of dead letters" if met else "purge of no dead letters")

@@ -50,14 +50,14 @@ class LimitsMachine(FairQueueMachine):
         """Set a rate of the whole queue, or lift it."""
         rate = self.rated(rate)
         work = Limited(QueueLimits(rate=rate), frozenset({"rate"}))
-        self.change(tx, work, partial(self.world.queues[0].configure, rate=rate), now=now)
+        self.change(tx, work, partial(self.queue.configure, rate=rate), now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, shared=st.sampled_from([True, True, False]), now=st.booleans())
     def share_limit(self, tx: int | None, *, shared: bool, now: bool) -> None:
         """Draw from the shared limit from now on, or from none."""
         work = Limited(QueueLimits(shared=shared), frozenset({"shared"}))
         limits = [SHARED] if shared else None
-        self.change(tx, work, partial(self.world.queues[0].configure, limits=limits), now=now)
+        self.change(tx, work, partial(self.queue.configure, limits=limits), now=now)
 
     @rule(most=st.none() | st.integers(1, 6), rate=RATES)
     def change_shared_limit(self, most: int | None, rate: Rate | None) -> None:
@@ -120,7 +120,7 @@ class LimitsMachine(FairQueueMachine):
             "join fq_limit_share m on m.queue = 'rival' left join fq_queue_state q on q.queue = 'rival' "
             "where s.queue = ''"
         )
-        free = None if self.shared_most is None else max(0, self.shared_most - rival_out - self.books.slots_of_queue())
+        free = None if self.shared_most is None else max(0, self.shared_most - rival_out - self.books.out()[0])
         return SharedRoom(free, RateCell(self.drawn.cell.rate, rate_at), contended=waits_until > self.world.now())
 
     def note_drawn(self, costs: Sequence[int], now: int) -> None:
@@ -133,7 +133,7 @@ class LimitsMachine(FairQueueMachine):
         assert self.shared_most is None or out <= self.shared_most, f"{out} are out, the limit is {self.shared_most}"
 
     def _out(self) -> int:
-        return len(self.held) + (self.books.slots_of_queue() if self.books.limits.shared else 0)
+        return len(self.held) + (self.books.out()[0] if self.books.limits.shared else 0)
 
     def _drain(self) -> None:
         """The rival leaves first, and leaves nothing behind that counts."""

@@ -69,7 +69,7 @@ class FairQueueMachine(Granted):
         self.lock(tx, "message", which, "a")
         locked = self.others().messages & self.books.messages.keys()
         for channel in sorted({self.books.messages[one].channel for one in locked}):
-            self.change(None, Purged(channel), partial(self.world.queues[0].purge, channel=channel), now=True)
+            self.change(None, Purged(channel), partial(self.queue.purge, channel=channel), now=True)
 
     @rule(by=st.sampled_from([1_000, 10_000, 100_000, 1_000_000, 40_000_000]))
     def time_passes(self, by: int) -> None:
@@ -92,7 +92,7 @@ class FairQueueMachine(Granted):
     def _drain(self) -> None:
         while batch := self._drained():
             works: list[Work] = [Settled(one, Verb.COMPLETE, 0) for one in batch]
-            assert self.send_now(None, works, partial(self.world.queues[0].complete, self.world.engine, batch))
+            assert self.send_now(None, works, partial(self.queue.complete, self.world.engine, batch))
             self.tables_agree_with_the_books()
         self.tables_agree_with_the_books()
         assert not self.books.messages, f"forgotten: {self.books.messages}"

@@ -1,6 +1,5 @@
 """View of an observer: everything that is committed, read in one snapshot by one statement."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -56,53 +55,6 @@ having sum(g.added) <> 0
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """Rows by table, and a line for each invariant that does not hold."""
-
-    messages: list[dict[str, Any]]
-    dead: list[dict[str, Any]]
-    history: list[dict[str, Any]]
-    channels: list[dict[str, Any]]
-    signals: list[dict[str, Any]]
-    groups: list[dict[str, Any]]
-    results: list[dict[str, Any]]
-    broken: list[dict[str, str]]
-
-    def present(self) -> dict[int, Message]:
-        """The messages that are present."""
-        return {row["id"]: Message(**row) for row in self.messages}
-
-    def letters(self) -> dict[int, str | None]:
-        """The dead letters, and their keys."""
-        return {row["message_id"]: row["key"] for row in self.dead}
-
-    def attempts(self) -> list[tuple[int, int, str]]:
-        """The attempts that are recorded: message, attempt, outcome."""
-        return sorted((row["message_id"], row["attempt"], row["outcome"]) for row in self.history)
-
-    def outcomes(self) -> dict[int, str]:
-        """The messages that have a result, and what it says became of them."""
-        return {row["id"]: row["outcome"] for row in self.results}
-
-    def served(self) -> dict[str, tuple[ChannelPolicy, bool, int]]:
-        """The channels: how each is served, whether it is paused, and how many messages it has dropped."""
-        found: dict[str, tuple[ChannelPolicy, bool, int]] = {}
-        for row in self.channels:
-            columns = dict(row)
-            name, paused, dropped = columns.pop("name"), columns.pop("paused"), columns.pop("dropped")
-            interval, burst, of = (columns.pop(f"rate_{one}") for one in ("interval", "burst", "of"))
-            columns["rate"] = Rate.every(timedelta(microseconds=interval), burst, of)
-            if columns["priority_aging"] is not None:
-                columns["priority_aging"] = timedelta(microseconds=columns["priority_aging"])
-            found[name] = ChannelPolicy(**columns), paused, dropped
-        return found
-
-    def unheard(self) -> list[Signal]:
-        """The signals that nobody has heard yet."""
-        return [Signal(**row) for row in self.signals]
-
-
 def _sight() -> str:
     tables = {
         "messages": _MESSAGES,
@@ -123,3 +75,27 @@ def _sight() -> str:
 
 SIGHT = _sight()
 """The statement: one row of one column, the rows of each table as JSON."""
+
+
+class Sight:
+    """What it has found, as the books have it, and a line for each invariant that does not hold."""
+
+    def __init__(self, tables: dict[str, list[dict[str, Any]]]) -> None:
+        self.messages = {row["id"]: Message(**row) for row in tables["messages"]}
+        self.letters = {row["message_id"]: row["key"] for row in tables["dead"]}
+        self.attempts = sorted((row["message_id"], row["attempt"], row["outcome"]) for row in tables["history"])
+        self.results = {row["id"]: row["outcome"] for row in tables["results"]}
+        self.groups = {row.pop("id"): row for row in tables["groups"]}
+        self.channels = dict(map(_served, tables["channels"]))
+        self.unheard = [Signal(**row) for row in tables["signals"]]
+        self.broken = [row["line"] for row in tables["broken"]]
+
+
+def _served(row: dict[str, Any]) -> tuple[str, tuple[ChannelPolicy, bool, int]]:
+    """A channel: how it is served, whether it is paused, and how many messages it has dropped."""
+    name, paused, dropped = row.pop("name"), row.pop("paused"), row.pop("dropped")
+    interval, burst, of = (row.pop(f"rate_{one}") for one in ("interval", "burst", "of"))
+    row["rate"] = Rate.every(timedelta(microseconds=interval), burst, of)
+    if row["priority_aging"] is not None:
+        row["priority_aging"] = timedelta(microseconds=row["priority_aging"])
+    return name, (ChannelPolicy(**row), paused, dropped)

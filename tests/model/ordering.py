@@ -68,7 +68,7 @@ class OrderingMachine(Batching):
         if message.key is not None or channel not in self.books.channels or message.id in self.others().messages:
             return
         before = self.world.now()
-        told = self.world.queues[0].admin.move(self.world.engine, message.id, channel)
+        told = self.queue.admin.move(self.world.engine, message.id, channel)
         if message.lease_id is not None or message.channel == channel:
             assert told == ("unchanged" if message.lease_id is None else "leased")
             return
@@ -134,7 +134,6 @@ class OrderingMachine(Batching):
         ]
         if end in {"move", "replace"}:
             waiting = [one for one in waiting if (one.key is None) == (end == "move")]
-        queue = self.world.queues[0]
         match end:
             case "expire":
                 self.world.advance(_LONGER)
@@ -144,10 +143,11 @@ class OrderingMachine(Batching):
                 asked = self.wanted(waiting[0].channel, waiting[0].key, NOW, "replace")
                 self.add_now(_OPEN, replace(asked, ordering_key="w"))
             case "purge" if waiting:
-                perform: Any = partial(queue.purge, channel=waiting[0].channel)
+                perform: Any = partial(self.queue.purge, channel=waiting[0].channel)
                 self.change(_OPEN, Purged(waiting[0].channel), perform, now=True)
             case "cancel" if waiting:
-                self.change(_OPEN, Cancelled(waiting[0].id), partial(queue.cancel, message_id=waiting[0].id), now=True)
+                perform = partial(self.queue.cancel, message_id=waiting[0].id)
+                self.change(_OPEN, Cancelled(waiting[0].id), perform, now=True)
             case "complete" | "retry" | "release" | "bury" if out:
                 pause = delay if end in {"retry", "release"} else timedelta()
                 self.settle_in(_OPEN, out, Verb(end), pause, now=True)

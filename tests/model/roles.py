@@ -59,7 +59,7 @@ class Granted(Stories):
             if refusal is None:
                 self.settle_in(None, [delivery], verb, timedelta(), now=True)
             else:
-                perform = getattr(self.world.queues[0], verb.value)
+                perform = getattr(self.queue, verb.value)
                 self._is_refused(refusal, partial(perform, self.world.engine, [delivery]))
 
     @rule(role=ROLES, which=st.integers(0, 20))
@@ -68,26 +68,25 @@ class Granted(Stories):
         """A producer withdraws messages of its channels, also those of other producers, and no others."""
         ids = sorted(self.books.messages)
         message = self.books.messages[ids[which % len(ids)]]
-        perform = partial(self.world.queues[0].cancel, message_id=message.id)
+        perform = partial(self.queue.cancel, message_id=message.id)
         self._change_as(role, {"producer", "operator"}, Cancelled(message.id), perform, {message.channel})
 
     @rule(role=ROLES, what=st.sampled_from(["configure", "pause", "purge", "limit"]), channel=CHANNELS, policy=POLICIES)
     def administer_as(self, role: str, what: Change, channel: str, policy: ChannelPolicy) -> None:
         """Policies, pauses, purges and limits are an operator's."""
         policy = self.told(policy)
-        queue = self.world.queues[0]
         work: Work
         match what:
             case "configure":
                 work = Configured(channel, policy)
-                perform: Any = partial(queue.configure_channel, channel=channel, policy=policy)
+                perform: Any = partial(self.queue.configure_channel, channel=channel, policy=policy)
             case "pause":
-                work, perform = Paused(channel, paused=True), partial(queue.pause, channel=channel, new=True)
+                work, perform = Paused(channel, paused=True), partial(self.queue.pause, channel=channel, new=True)
             case "purge":
-                work, perform = Purged(channel), partial(queue.purge, channel=channel)
+                work, perform = Purged(channel), partial(self.queue.purge, channel=channel)
             case _:
                 most = policy.max_concurrency
-                work, perform = Limited(QueueLimits(most)), partial(queue.configure, max_concurrency=most)
+                work, perform = Limited(QueueLimits(most)), partial(self.queue.configure, max_concurrency=most)
         self._change_as(role, {"operator"}, work, perform)
 
     @rule(role=ROLES, limit=st.integers(1, 5), lease=LEASES)
@@ -99,7 +98,7 @@ class Granted(Stories):
             if refusal is None:
                 self.take(0, limit, lease)
             else:
-                self._is_refused(refusal, partial(self.world.queues[0].dequeue, self.world.engine, limit=limit))
+                self._is_refused(refusal, partial(self.queue.dequeue, self.world.engine, limit=limit))
 
     def _change_as(
         self, role: str, kinds: set[str], work: Work, perform: Any, channels: Collection[str] | None = None

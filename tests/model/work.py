@@ -1,6 +1,6 @@
 """Requests of a transaction and their effects, as values of the reference model."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Receipt
@@ -237,22 +237,7 @@ class Effects:
 
     def merge(self, later: "Effects") -> None:
         """Add what was done after."""
-        self.returned = {
-            one: how for one, how in {**self.returned, **later.returned}.items() if one not in later.gone()
-        }
-        for name in ("made", "ended", "attempts", "redriven"):
-            setattr(self, name, getattr(self, name) | getattr(later, name))
-        for name in _LISTS:
-            getattr(self, name).extend(getattr(later, name))
-        for name in _SETS:
-            getattr(self, name).update(getattr(later, name))
-        self.queue |= later.queue
-        self.queue_state |= later.queue_state
-        self.gate |= later.gate
-
-
-_LISTS = ("grouped", "added", "configured", "defaults", "paused", "recorded", "limited", "cancels", "purges")
-_SETS = (
-    *("unkeyed", "withdrawn", "purged", "purged_new", "purged_letters"),
-    *("messages", "letters", "states", "leases"),
-)
+        for one in fields(self):
+            before, after = getattr(self, one.name), getattr(later, one.name)
+            setattr(self, one.name, [*before, *after] if isinstance(before, list) else before | after)
+        self.returned = {one: how for one, how in self.returned.items() if one not in later.gone()}

@@ -199,7 +199,7 @@ class World:
     def inspect(self) -> Sight:
         """All that is committed, in one snapshot, and the invariants that do not hold in it."""
         [[seen]] = self.rows(SIGHT)
-        return Sight(**seen)
+        return Sight(seen)
 
     def left(self) -> list[str]:
         """What is left in a queue that should be empty and at rest."""
