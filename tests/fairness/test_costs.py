@@ -4,7 +4,6 @@ from collections import Counter
 from datetime import timedelta
 from fractions import Fraction
 
-import psycopg
 import pytest
 
 from tests.fixtures.clock import Clock
@@ -53,16 +52,6 @@ def test_served_costs_differ_by_one_message_at_most(
     assert sum(taken.values()) > 40
 
 
-def test_weights_interleave(kernel: Kernel) -> None:
-    """Five to one comes as that, and not as five in a row, by one call or by many."""
-    kernel.configure("a", weight=5)
-    kernel.enqueue(*"b" * 4, *"a" * 20)
-    batch = kernel.dequeue(12).channels
-    kernel.enqueue("never")
-    assert Counter(batch) == {"a": 10, "b": 2}
-    assert "".join(batch) == "abaaaabaaaaa"
-
-
 @pytest.mark.parametrize("limit", [1, 100])
 def test_who_was_served_alone_owes_nothing(kernel: Kernel, limit: int) -> None:
     """A channel that was served a million times alone and one that is new share from now on, both ways round."""
@@ -87,16 +76,12 @@ def test_what_was_not_known_is_paid_back(kernel: Kernel, actual: int) -> None:
     kernel.enqueue(*["right"] * 300, costs=[500] * 300)
     kernel.hear()
     served: Counter[str] = Counter()
-    longest = Counter[str]()
-    last = None
     for _ in range(200):
         (hand,) = kernel.dequeue().hands
         cost = actual if hand.channel == "wrong" else 500
         served[hand.channel] += cost
         kernel.correct(hand, cost)
         assert kernel.complete(hand) == {}
-        longest[hand.channel] = longest[hand.channel] + 1 if hand.channel == last else 1
-        last = hand.channel
         if not kernel.value(
             "select count(*) from fq_message m join fq_channel c on c.id = m.channel_id where c.name = %(name)s",
             name=hand.channel,
@@ -258,16 +243,6 @@ def test_a_dead_letter_keeps_its_cost(kernel: Kernel) -> None:
     assert kernel.value("select cost from fq_dead_letter") == 77
     kernel.rows("select * from fq_redrive('q')")
     assert kernel.value("select cost from fq_message") == 77
-
-
-@pytest.mark.parametrize("cost", [0, -1, 1_000_000_001])
-def test_a_bad_cost_is_refused(kernel: Kernel, cost: int) -> None:
-    """The bounds hold for one message and for many."""
-    for channels in ("a", "ab"):
-        with pytest.raises(psycopg.errors.Error, match="has a bad value") as refused:
-            kernel.enqueue(*channels, costs=[cost] * len(channels))
-        assert refused.value.sqlstate == "QF001"
-    assert kernel.value("select count(*) from fq_message") == 0
 
 
 def test_a_rate_that_is_set_changes_no_turn(kernel: Kernel) -> None:
