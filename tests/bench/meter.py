@@ -1,7 +1,7 @@
 """Server resources that a load used: commits, log, dead rows, processor time."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from tests.bench.processes import stat_of, ticks
@@ -32,9 +32,7 @@ class Reading:
 
     def since(self, other: "Reading") -> "Reading":
         """Return what grew."""
-        return type(self)(
-            self.commits - other.commits, self.wal - other.wal, self.dead - other.dead, self.cpu - other.cpu
-        )
+        return Reading(*(now - before for now, before in zip(astuple(self), astuple(other), strict=True)))
 
     def by(self, messages: int) -> dict[str, float]:
         """Return what a message took."""

@@ -2,22 +2,22 @@
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 import psycopg
 import pytest
 
-from sqlalchemy_fairqueue import Delivery
-from sqlalchemy_fairqueue.values.messages import Lease
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 from tests.fixtures.clock import Clock
 from tests.sql.answers import Hand
 from tests.sql.client import Kernel, OpenKernel
 
-_LEASE = Lease(1, "me", datetime.now(UTC))
+_TIMED = replace(make_delivery(Queue("q"), None), is_timed=True)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ class _Consumers:
     def _take(self) -> None:
         while len(self._running) < self.slots:
             [hand] = self.kernel.dequeue().hands
-            held = _held(self, hand)
+            held = _held(self)
             held.begin()
             self._running[hand.id] = hand, held
             heapq.heappush(self._ends, (self.now + self.durations[hand.channel], hand.id))
@@ -81,40 +81,15 @@ class _Consumers:
         _settle(self.kernel, hand, held)
 
 
-def _held(clock: Any, hand: Hand) -> HeldDelivery:
-    delivery = Delivery(
-        message_id=hand.id,
-        queue="q",
-        channel=hand.channel,
-        kind=hand.kind,
-        content=hand.content,
-        headers=None,
-        attempt=hand.attempt,
-        max_attempts=20,
-        enqueued_at=_LEASE.expires_at,
-        lease=_LEASE,
-        deliveries=hand.deliveries,
-        row_id=str(hand.row),
-        decoded=None,
-        is_timed=True,
-    )
-    return HeldDelivery(delivery, TrackedLease(1, 1e9, lambda: clock.now), cast("Any", None), 0.0)
+def _held(clock: Any) -> HeldDelivery:
+    return HeldDelivery(_TIMED, TrackedLease(1, 1e9, lambda: clock.now), cast("Any", None), 0.0)
 
 
 def _settle(kernel: Kernel, hand: Hand, held: HeldDelivery) -> None:
-    kernel.rows(
-        "with corrected as materialized (select fq_correct_costs('q', array[%(id)s::bigint],"
-        " array[%(lease_id)s::bigint], array[%(deliveries)s::integer], array[%(cost)s::bigint],"
-        " array[%(charged)s::bigint]))"
-        " select f.* from corrected cross join lateral fq_complete('q', array[%(id)s::bigint], array[%(row)s::tid],"
-        " array[%(lease_id)s::bigint], array[%(deliveries)s::integer]) f",
-        id=hand.id,
-        row=hand.row,
-        lease_id=hand.lease_id,
-        deliveries=hand.deliveries,
-        cost=held.measured_cost,
-        charged=held.stop_charging(),
-    )
+    cost = held.measured_cost
+    assert cost is not None
+    kernel.correct(hand, cost, charged=held.stop_charging())
+    assert kernel.complete(hand) == {}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +128,7 @@ def test_the_charges_add_up_to_the_time(kernel: Kernel) -> None:
     for took, at_first in ((9_250, 2_000), (4_321, 5_000)):
         (hand,) = kernel.dequeue().hands
         clock = SimpleNamespace(now=100.0)
-        held = _held(clock, hand)
+        held = _held(clock)
         held.begin()
         assert _charged(kernel, hand) == at_first
         for second in range(1, 1 + took // 1_000):

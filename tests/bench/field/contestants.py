@@ -42,19 +42,17 @@ class Contestant:
 
 
 LIBRARY: Final = Contestant("fairqueue", "with_fairqueue", speed=8_000, leases=True)
-_ONE = ("", "1", "session")
-BY_COST: Final = Contestant("fairqueue_by_cost", "with_fairqueue", (*_ONE, "cost"), only=("costs",))
-BY_SECONDS: Final = Contestant("fairqueue_by_seconds", "with_fairqueue", (*_ONE, "seconds"), only=("costs",))
+BY_COST: Final = Contestant("fairqueue_by_cost", "with_fairqueue", ("", "session", "cost"), only=("costs",))
+BY_SECONDS: Final = Contestant("fairqueue_by_seconds", "with_fairqueue", ("", "session", "seconds"), only=("costs",))
 _OURS: Final = [
     LIBRARY,
     Contestant("fairqueue_prefetch_0", "with_fairqueue", ("0",), only=("whale", "newcomers")),
-    Contestant("fairqueue_turns_4", "with_fairqueue", ("", "4"), only=("whale", "newcomers", "zipf")),
-    Contestant("fairqueue_engine", "with_fairqueue", ("", "1", "engine"), only=("enqueue",)),
+    Contestant("fairqueue_engine", "with_fairqueue", ("", "engine"), only=("enqueue",)),
     BY_COST,
     BY_SECONDS,
 ]
-"""The library; with nothing held that no handler is free for; with a weight of 4 for every tenant; with bulk enqueues
-on an engine; and with queues that share by the costs that messages tell, or by the seconds that workers measure."""
+"""The library; with nothing held that no handler is free for; with bulk enqueues on an engine; and with queues that
+share by the costs that messages tell, or by the seconds that workers measure."""
 _BATCH: Final = "8"
 """Messages that a thread of a published design takes at once if batches are allowed."""
 _DESIGNS: Final = [

@@ -27,15 +27,10 @@ class Service:
         return max(0.0, self.started - self.asked)
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the least of *values* that at least so many of a hundred do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, -(-len(ordered) * int(share) // 100) - 1)]
-
-
-def wait_at(services: Iterable[Service], share: float) -> float:
-    """Return a percentile of the waits, in milliseconds."""
-    return percentile([1e3 * service.wait for service in services], share)
+def wait_at(services: Iterable[Service], share: int) -> float:
+    """Return a percentile of the waits, in milliseconds: the least that so many of a hundred do not exceed."""
+    ordered = sorted(1e3 * service.wait for service in services)
+    return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
 def starvation(services: Iterable[Service]) -> float:
@@ -63,28 +58,27 @@ def fair_shares(wanted: Mapping[str, int], room: int) -> dict[str, float]:
     return shares
 
 
-def jain(services: Sequence[Service], *, window: float = 1.0, least: int = 20) -> list[float]:
-    """Return Jain's index of what tenants got, to their fair shares, for each window in which enough were backlogged.
+def jain(services: Sequence[Service], *, least: int = 20) -> list[float]:
+    """Return Jain's index of what tenants got, to their fair shares, for each second in which enough were backlogged.
 
     What they got is the cost of the messages that were begun, which is their number where each costs 1.
 
     Args:
         services: all that was handled, of a backlog that was there from the beginning.
-        window: seconds.
-        least: how many tenants must still have something to do when a window ends for it to count.
+        least: how many tenants must still have something to do when a second ends for it to count.
 
     Returns:
-        One index a window: 1 where all got their shares, 1/n where one of n got all.
+        One index a second: 1 where all got their shares, 1/n where one of n got all.
     """
     begin = min(service.started for service in services)
     left: Counter[str] = Counter()
-    windows: dict[int, Counter[str]] = defaultdict(Counter)
+    seconds: dict[int, Counter[str]] = defaultdict(Counter)
     for service in services:
         left[service.tenant] += service.cost
-        windows[int((service.started - begin) / window)][service.tenant] += service.cost
+        seconds[int(service.started - begin)][service.tenant] += service.cost
     indexes = []
-    for number in range(max(windows) + 1):
-        got = windows[number]
+    for number in range(max(seconds) + 1):
+        got = seconds[number]
         shares = fair_shares({tenant: count for tenant, count in left.items() if count}, got.total())
         left -= got
         if sum(count > 0 for count in left.values()) < least or not got:

@@ -7,7 +7,7 @@ import psycopg
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.worker import Worker
@@ -21,14 +21,12 @@ class Speaker:
     *fair_by* is what the queue shares by; messages tell their costs where that is the cost.
     """
 
-    def __init__(
-        self, url: str, prefetch: str = "", weight: str = "1", bulk: str = "session", fair_by: str = "messages"
-    ) -> None:
+    def __init__(self, url: str, prefetch: str = "", bulk: str = "session", fair_by: str = "messages") -> None:
         self._prefetch = int(prefetch or MOST_PREFETCH)
         self._fair_by = cast("Literal['messages', 'cost', 'seconds']", fair_by)
         self._url = url
         self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
-        self._queue = Queue("bench", schema="fairqueue", defaults=ChannelPolicy(weight=int(weight)))
+        self._queue = Queue("bench", schema="fairqueue")
         self._worker: Worker | None = None
         self._in_session = bulk == "session"
 
