@@ -7,25 +7,25 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, FairQueueError, Rate
 from sqlalchemy_fairqueue.embedded import Server
+from sqlalchemy_fairqueue.times import microseconds
 from tests.chaos.books import Books
 from tests.chaos.business import KEPT, PLAIN
 from tests.chaos.children import Child, start_child
-from tests.fixtures.database import Database
 
 TOGETHER = 10
 """The limit of the queue."""
 _RATE = Rate(100, burst=3)
 _CHUNK = 100
+_SEED = 20
 
 
 def policies(channels: int) -> dict[str, ChannelPolicy]:
@@ -49,7 +49,7 @@ class Soak:
         server: A server of its own.
         folder: For the logs of the workers.
         workers: How many processes.
-        seed: Of the faults.
+        limits: The policies of the channels.
         snapshots: How many snapshots were checked.
         faults: How often each happened.
         unbalanced: What did not come out in a snapshot.
@@ -60,9 +60,8 @@ class Soak:
     server: Server
     folder: Path
     workers: int
-    seed: int
+    limits: dict[str, ChannelPolicy]
     snapshots: int = 0
-    lease: float = 2.0
     faults: "Counter[str]" = field(default_factory=Counter)
     unbalanced: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
@@ -76,18 +75,10 @@ class Soak:
     def start(self) -> None:
         """Start one more worker process; every other one is in asyncio."""
         self._started += 1
-        self._children.append(
-            start_child(
-                self.books.database.url,
-                self.folder,
-                f"worker-{self._started}",
-                asynchronous=self._started % 2 == 0,
-                concurrency=4,
-                lease=self.lease,
-                grace=1.0,
-                housekeeping=True,
-            )
-        )
+        how: dict[str, Any] = {"concurrency": 4, "lease": 2.0, "grace": 1.0, "housekeeping": True}
+        how["asynchronous"] = self._started % 2 == 0
+        name = f"worker-{self._started}"
+        self._children.append(start_child(self.books.database.url, self.folder, name, **how))
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -104,9 +95,9 @@ class Soak:
             for child in self._children + self._frozen:
                 child.kill()
 
-    def produce(self, messages: int, channels: list[str]) -> None:
+    def produce(self, messages: int) -> None:
         """Send messages, and those of a transaction again whose fate is not known, unless they are there."""
-        chance = random.Random(self.seed)  # noqa: S311 - a repeatable choice
+        chance, channels = random.Random(_SEED), list(self.limits)  # noqa: S311 - a repeatable choice
         for first in range(0, messages, _CHUNK):
             numbers = range(first, min(first + _CHUNK, messages))
             plan = [(number, chance.choice((KEPT, PLAIN)), chance.choice(channels), _how(chance)) for number in numbers]
@@ -128,7 +119,7 @@ class Soak:
         """Do some harm, and return before its consequences are over: the next fault need not wait for them."""
         self.replace_ended()
         self.faults[name] += 1
-        chance = random.Random(self.seed + self.faults.total())  # noqa: S311 - a repeatable choice
+        chance = random.Random(_SEED + self.faults.total())  # noqa: S311 - a repeatable choice
         match name:
             case "kill":
                 victim = self._children.pop(chance.randrange(len(self._children)))
@@ -166,8 +157,11 @@ class Soak:
             self.server.restart("immediate")
 
     def _check_snapshots(self) -> None:
+        """Check in one snapshot after the other what must hold in every one, unless the server is away."""
         while not self._over.wait(1):
-            self.check_snapshot()
+            with contextlib.suppress(DBAPIError):
+                self.unbalanced += self.books.unbalanced()
+                self.snapshots += 1
 
     def _terminate(self, most: int) -> None:
         # While the server is away nobody is connected.
@@ -192,12 +186,6 @@ class Soak:
         else:
             self.faults["start in vain"] += 1
 
-    def check_snapshot(self) -> None:
-        """Check in one snapshot what must hold in every one, unless the server is away."""
-        with contextlib.suppress(DBAPIError):
-            self.unbalanced += self.books.unbalanced()
-            self.snapshots += 1
-
     def thaw(self) -> None:
         """Let frozen workers go on."""
         while self._frozen:
@@ -212,36 +200,21 @@ class Soak:
                 return int(self.books.database.value("select count(*) from fq_message"))
             threading.Event().wait(0.05)
 
-    def rated_too_often(self, limits: dict[str, ChannelPolicy]) -> list[str]:
+    def rated_too_often(self) -> list[str]:
         """A line for each stretch in which a channel gave more than its rate allows, by the history."""
         lines = []
-        for channel, policy in limits.items():
-            if policy.rate is None:
-                continue
-            every = policy.rate.interval // timedelta(microseconds=1)
-            times = [
-                row.started_at
-                for row in self.books.database.rows(
-                    "select started_at from fq_history where channel = :channel order by started_at", channel=channel
-                )
-            ]
-            # As the rate itself is reckoned: when the next one may come at the earliest.
-            allowed_at = 0
-            for at in times:
-                if at < allowed_at - (policy.rate.burst - 1) * every:
-                    lines.append(f"{channel} gave one at {at}, allowed from {allowed_at}")
-                allowed_at = max(allowed_at, at) + every
+        rated = {name: policy.rate for name, policy in self.limits.items() if policy.rate is not None}
+        # As the rate itself is reckoned: when the next one may come at the earliest.
+        allowed_at = dict.fromkeys(rated, 0)
+        for row in self.books.database.rows("select channel, started_at from fq_history order by started_at"):
+            channel, at = row.channel, row.started_at
+            if (rate := rated.get(channel)) is not None:
+                every = microseconds(rate.interval)
+                if at < allowed_at[channel] - (rate.burst - 1) * every:
+                    lines.append(f"{channel} gave one at {at}, allowed from {allowed_at[channel]}")
+                allowed_at[channel] = max(allowed_at[channel], at) + every
         return lines
 
 
 def _how(chance: random.Random) -> dict[str, Any]:
     return {"seconds": chance.choice((0.0, 0.0, 0.002, 0.01)), "fails": chance.choices((0, 1, 2), (90, 8, 2))[0]}
-
-
-def soak_books(server: Server, database: Database, queue: Any, limits: dict[str, ChannelPolicy]) -> Books:
-    """Books with the queue and its channels configured."""
-    engine = create_engine(server.url(), poolclass=NullPool)
-    queue.configure(engine, max_concurrency=TOGETHER, history=True)
-    for name, policy in limits.items():
-        queue.configure_channel(engine, name, policy)
-    return Books(database, engine, queue)

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from tests.chaos.books import Books
+from tests.chaos.business import payload
 from tests.chaos.conftest import Rescue
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -112,12 +113,7 @@ def test_commits_in_another_order(books: Books, rescue: Rescue) -> None:
     first = 1_000_000
     for ordinal in range(3):
         early.execute(text("insert into sent values (:number, 'kept')"), {"number": first + ordinal})
-        books.queue.enqueue(
-            early.connection(),
-            channel="narrow",
-            kind="kept",
-            payload={"number": first + ordinal, "seconds": 0, "fails": 0},
-        )
+        books.queue.enqueue(early.connection(), channel="narrow", kind="kept", payload=payload(first + ordinal))
     books.send(5, "narrow")
     books.until_done()
     assert first not in books.effects()

@@ -1,5 +1,6 @@
 """The machine of groups: the rules of the machine, and groups that are made, joined by members, cancelled, followed."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -180,10 +181,7 @@ class GroupsMachine(FairQueueMachine):
         for channel, key, when, on_duplicate in members:
             wanted = self.wanted(channel, key, when, "skip" if on_duplicate == "replace" else on_duplicate)
             [receipt] = group.enqueue_many([Enqueue(**arguments(wanted))])
-            found = Wanted(
-                *(wanted.number, channel, key, when, wanted.max_attempts, wanted.on_duplicate, receipt),
-                *(str(group.id), adder),
-            )
+            found = replace(wanted, receipt=receipt, group_id=str(group.id), adder=adder)
             self.open[tx].layers[-1].recorded.append(found)
             self.saw("a member was added by a transaction" if adder is None else "a member was added by a member")
 

@@ -3,7 +3,7 @@
 import sys
 from datetime import timedelta
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import strategies as st
@@ -45,21 +45,17 @@ class FairQueueMachine(Granted):
         ready = [one.id for one in self.books.messages.values() if one.lease_id is None]
         messages = ready if ready and which % 3 else self.books.messages
         # Leases in the order in which they were made: their ids are random, and a program must mean the same each time.
-        rows = sorted(messages) if kind == "message" else list(self.books.leases)
-        if kind in {"state", "queue"}:
-            wanted: int | str = channel if kind == "state" else QUEUE
-        elif rows:
-            wanted = rows[which % len(rows)]
-        else:
+        rows: dict[str, list[Any]] = {"message": sorted(messages), "lease": list(self.books.leases), "state": [channel]}
+        known = rows.get(kind, [QUEUE])
+        if not known:
             return
+        wanted, sent = known[which % len(known)], transaction.layers[-1].sent
         got = session.connection().execute(text(_LOCKS[kind]), {"which": wanted}).scalars().all()
-        sent = transaction.layers[-1].sent
         if got and kind == "queue":
             sent.queue_state = True
-        elif got and isinstance(wanted, str):
-            sent.states.add(wanted)
-        elif got and isinstance(wanted, int):
-            (sent.messages if kind == "message" else sent.leases).add(wanted)
+        elif got:
+            locked: dict[str, set[Any]] = {"message": sent.messages, "lease": sent.leases, "state": sent.states}
+            locked[kind].add(wanted)
 
     @rule(tx=TRANSACTIONS, which=st.integers(0, 20))
     @precondition(lambda self: self.books.messages)

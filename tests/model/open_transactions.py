@@ -63,27 +63,15 @@ class OpenTransactions(Stage):
         expected = self.try_plan(tx, works)
         if expected is None:
             return False
-        before = self._before(expected.effects)
-        failure = None
-        try:
-            send()
-        except Exception as error:
-            if type(error) is not expected.error:
-                raise
-            self._check_told(error, expected)
-            failure = error
-            self.saw(f"{type(error).__name__} as predicted")
-        else:
-            assert expected.error is None, f"expected {expected.error}, nothing was raised"
-        self._note_window(expected.effects, before)
+        went_well = self._ends_as_predicted(expected, send)
         if tx is None:
             self.apply(expected.effects)
-        elif failure is None:
+        elif went_well:
             self.open[tx].note_sent(works, expected.effects)
         else:
             # Nothing was sent, but what was locked on the way stays locked.
             self.open[tx].layers[-1].sent.merge(Effects(messages=expected.effects.messages))
-        return failure is None
+        return went_well
 
     def commit_open(self, tx: int) -> None:
         """Commit, unless it would wait: everything recorded is sent and everything sent takes effect, or nothing."""
@@ -91,18 +79,9 @@ class OpenTransactions(Stage):
         expected = self.try_plan(tx, transaction.recorded)
         if expected is None:
             return
-        before = self._before(expected.effects)
-        try:
-            session.commit()
-        except Exception as error:
-            if type(error) is not expected.error:
-                raise
-            self._check_told(error, expected)
-            self.saw(f"{type(error).__name__} at commit, as predicted")
+        if not self._ends_as_predicted(expected, session.commit, " at commit,"):
             self.roll_back(tx, close=False)
             return
-        assert expected.error is None, f"expected {expected.error}, the commit went through"
-        self._note_window(expected.effects, before)
         effects = transaction.sent
         effects.merge(expected.effects)
         session.close()
@@ -124,14 +103,19 @@ class OpenTransactions(Stage):
         receipts = [work.receipt for work in self.open.pop(tx).recorded if isinstance(work, Wanted)]
         assert all(receipt.message_id is None for receipt in receipts), "a receipt knows a message that never was"
 
-    def _check_told(self, error: Exception, expected: Plan) -> None:
-        told = {name: getattr(error, name) for name in expected.tells}
-        assert told == expected.tells, f"{error!r} does not tell {expected.tells}"
-
-    def _before(self, effects: Effects) -> int:
-        """The time, where it matters for what is given back."""
-        return self.world.now() if effects.returned else 0
-
-    def _note_window(self, effects: Effects, before: int) -> None:
-        if effects.returned:
-            self.windows |= dict.fromkeys(effects.returned, (before, self.world.now()))
+    def _ends_as_predicted(self, expected: Plan, perform: Callable[[], Any], where: str = "") -> bool:
+        """Do it, and fail unless what is raised is the error of the plan, with what it tells; whether none is."""
+        before, failure = self.world.now() if expected.effects.returned else 0, None
+        try:
+            perform()
+        except Exception as error:
+            if type(error) is not expected.error:
+                raise
+            failure = error
+            self.saw(f"{type(error).__name__}{where} as predicted")
+        assert failure or not expected.error, f"expected {expected.error}, nothing was raised"
+        told = {name: getattr(failure, name) for name in expected.tells}
+        assert told == expected.tells, f"{failure!r} does not tell {expected.tells}"
+        if expected.effects.returned:
+            self.windows |= dict.fromkeys(expected.effects.returned, (before, self.world.now()))
+        return expected.error is None
