@@ -1,5 +1,6 @@
 """The model of what changes how the queue is served: policies, pauses, limits, purges."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tests.model.books import QueueLimits
@@ -28,7 +29,7 @@ def hold(scene: Scene, works: list[Work], found: Plan) -> frozenset[int] | None:
     counted = frozenset[int]()
     for work in configurations:
         if isinstance(work, Configured) and work.sets_limit:
-            counted |= {one for one in _marked(scene, 1) if scene.books.messages[one].channel == work.channel}
+            counted |= _marked(scene, 1, work.channel)
         elif isinstance(work, Limited) and _limits(scene, work, found).limited:
             counted |= _marked(scene, 2)
     return counted
@@ -84,20 +85,24 @@ def _lock_state(scene: Scene, channel: str, found: Plan) -> None:
 def _configure(scene: Scene, work: Configured, found: Plan) -> None:
     scene.make(work.channel, found, scene.brought)
     _lock_state(scene, work.channel, found)
-    out: frozenset[int] = frozenset()
-    if work.sets_limit:
-        marked = {one for earlier in (*scene.own.configured, *found.effects.configured) for one in earlier.marked}
-        out = _marked(scene, 1) - marked
-        out = frozenset(one for one in out if scene.books.messages[one].channel == work.channel)
-        found.waits |= bool(out & scene.others.messages)
+    out = _marked(scene, 1, work.channel) if work.sets_limit else frozenset[int]()
+    out = _mark(scene, (*scene.own.configured, *found.effects.configured), out, found)
     found.effects.configured.append(replace(work, marked=out))
+
+
+def _marked(scene: Scene, slot: int, channel: str | None = None) -> frozenset[int]:
+    """The messages of a channel, or of all, that are out without a slot of that kind, as this transaction sees them."""
+    out = (one for one in scene.books.messages.values() if one.lease_id is not None and not one.slots & slot)
+    found = frozenset(one.id for one in out if channel in {None, one.channel})
+    return found - scene.own.ended.keys() - scene.own.returned.keys() - scene.own.purged
+
+
+def _mark(scene: Scene, earlier: Iterable[Configured | Limited], out: frozenset[int], found: Plan) -> frozenset[int]:
+    """Lock the messages that get a slot, but for those that such work has given one; which they are."""
+    out -= {one for each in earlier for one in each.marked}
+    found.waits |= bool(out & scene.others.messages)
     found.effects.messages |= out
-
-
-def _marked(scene: Scene, slot: int) -> frozenset[int]:
-    """The messages that are out without a slot of that kind, as this transaction sees them."""
-    out = (one.id for one in scene.books.messages.values() if one.lease_id is not None and not one.slots & slot)
-    return frozenset(out) - scene.own.ended.keys() - scene.own.returned.keys() - scene.own.purged
+    return out
 
 
 def _pause(scene: Scene, work: Paused, found: Plan) -> None:
@@ -128,15 +133,10 @@ def _limit(scene: Scene, work: Limited, found: Plan) -> None:
         # Without a limit, whoever takes messages has the state of a channel.
         found.waits |= bool(scene.books.channels.keys() & scene.others.states)
         found.effects.states |= scene.books.channels.keys()
-    out: frozenset[int] = frozenset()
-    if _limits(scene, work, found).limited:
-        out = _marked(scene, 2) - {
-            one for earlier in (*scene.own.limited, *found.effects.limited) for one in earlier.marked
-        }
-        found.waits |= bool(out & scene.others.messages)
+    out = _marked(scene, 2) if _limits(scene, work, found).limited else frozenset[int]()
+    out = _mark(scene, (*scene.own.limited, *found.effects.limited), out, found)
     found.effects.limited.append(replace(work, marked=out))
     found.effects.queue_state = found.effects.gate = True
-    found.effects.messages |= out
 
 
 def _purge(scene: Scene, work: Purged, found: Plan) -> None:

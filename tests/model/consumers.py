@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import note
 from hypothesis import strategies as st
@@ -117,11 +118,8 @@ class Consuming(Spoiling):
             return self._turned_away(consumer, limit, lease, now)
         room, shared = self.books.room(limit, now), self.shared_room()
 
-        failures = self.world.failures
         with self.world.before_commit(meanwhile):
-            batch = self.world.dequeue(consumer, limit=limit, lease=lease, max_bytes=max_bytes)
-        is_late = self.note_set_aside(self.world.failures - failures)
-        self.note_ordering(now, again=is_late)
+            batch, is_late = self._dequeued(now, consumer, limit=limit, lease=lease, max_bytes=max_bytes)
         offered = offers(self.books, others, now)
         span = now, self.world.now() if is_late else now
 
@@ -153,6 +151,14 @@ class Consuming(Spoiling):
             check_due_in(batch, limit, self.books, others, now, has_room=has_room)
         self.given = [*self.given, *batch][-30:]
         return batch
+
+    def _dequeued(self, now: int, consumer: int, **how: Any) -> tuple[Deliveries, bool]:
+        """What a call gives, and whether it was tried again after a bad row had been set aside."""
+        failures = self.world.failures
+        batch = self.world.dequeue(consumer, **how)
+        is_late = self.note_set_aside(self.world.failures - failures)
+        self.note_ordering(now, again=is_late)
+        return batch, is_late
 
     def _count(self, batch: Deliveries, now: int) -> None:
         """Count a batch against the limits of its channels and of the queue, and fail if they do not allow it."""
@@ -241,10 +247,7 @@ class Consuming(Spoiling):
         """Somebody is setting the queue's limit, or changing what it counts: what is found is left, and the next poll
         is soon.
         """
-        failures = self.world.failures
-        batch = self.world.dequeue(consumer, limit=limit, lease=lease)
-        is_late = self.note_set_aside(self.world.failures - failures)
-        self.note_ordering(now, again=is_late)
+        batch, _ = self._dequeued(now, consumer, limit=limit, lease=lease)
         assert list(batch) == []
         if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):
             self.saw("dequeue was turned away")
@@ -298,10 +301,8 @@ class Consuming(Spoiling):
         if delivery.lease.id in self.others().leases:
             return
         message = self.books.messages.get(delivery.message_id)
-        held = message is not None and (message.lease_id, message.deliveries) == (
-            delivery.lease.id,
-            delivery.deliveries,
-        )
+        token = delivery.lease.id, delivery.deliveries
+        held = message is not None and (message.lease_id, message.deliveries) == token
         if late:
             self.world.advance(timedelta(microseconds=max(0, found.expires_at - self.world.now())))
         now = self.world.now() + TICK

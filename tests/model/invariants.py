@@ -2,18 +2,22 @@
 
 HELD = """
 with state as (
-  select s.*, c.name,
-    (select coalesce(sum(m.slots & 1), 0) from fq_message m where m.channel_id = s.channel_id) as held,
-    (select coalesce(sum(g.freed), 0) from fq_signal g where g.channel_id = s.channel_id) as freed,
-    (
-      select coalesce(sum((m.slots & 1) * coalesce(m.charged, m.cost, 1)), 0)
-      from fq_message m
-      where m.channel_id = s.channel_id
-    ) as held_cost,
-    (select coalesce(sum(g.freed_cost), 0) from fq_signal g where g.channel_id = s.channel_id) as freed_cost,
+  select s.*, c.name, n.held, n.held_cost, n.waiting, g.signals, g.added, g.freed, g.freed_cost,
     (select m.cost from fq_message m where m.id = s.head_message_id) as next_cost
   from fq_channel_state s
   left join fq_channel c on c.id = s.channel_id
+  cross join lateral (
+    select coalesce(sum(m.slots & 1), 0) as held, count(*) filter (where m.lease_id is null) as waiting,
+      coalesce(sum((m.slots & 1) * coalesce(m.charged, m.cost, 1)), 0) as held_cost
+    from fq_message m
+    where m.channel_id = s.channel_id
+  ) n
+  cross join lateral (
+    select count(*) as signals, coalesce(sum(g.added), 0) as added, coalesce(sum(g.freed), 0) as freed,
+      coalesce(sum(g.freed_cost), 0) as freed_cost
+    from fq_signal g
+    where g.channel_id = s.channel_id
+  ) g
   where s.queue = 'model'
 )
 select format('I9: channel %s has %s state rows', c.name, count(s.channel_id))
@@ -61,11 +65,7 @@ where num_nulls(s.head_dequeue_at, s.head_message_id) = 1
   end
   -- What its quota holds back may stand: the next dequeue finds that out.
   and (s.current_cost > 0 and s.current_cost + coalesce(s.next_cost, 1) > s.max_cost_out) is not true
-  and not exists (
-    select
-    from fq_signal g
-    where g.channel_id = s.channel_id
-  )
+  and s.signals = 0
 union all
 select format('I8: channel %s is put off until %s, head %s, rate %s',
   s.name, s.due_at, s.head_dequeue_at, s.rate_at)
@@ -83,11 +83,7 @@ select format('I8: channel %s waits until %s, before the floor %s, and no signal
 from state s
 join fq_queue_state d on d.queue = s.queue
 where s.due_at < least(d.due_floor, (select last_value from public.test_clock))
-  and not exists (
-    select
-    from fq_signal g
-    where g.channel_id = s.channel_id
-  )
+  and s.signals = 0
 union all
 select format('I8: a signal of transaction %s is below the floor %s, and not one of %s',
   g.xid, d.heard_below, d.heard_open)
@@ -129,37 +125,27 @@ from fq_message m
 join fq_dead_letter d on d.message_id = m.id
 union all
 select format('I17: the backlog of channel %s is %s and %s added, but %s messages are in nobody''s hands',
-  s.name, s.backlog, n.added, n.messages)
+  s.name, s.backlog, s.added, s.waiting)
 from state s
-cross join lateral (
-  select
-    (select count(*) from fq_message m where m.channel_id = s.channel_id and m.lease_id is null) as messages,
-    (select coalesce(sum(g.added), 0) from fq_signal g where g.channel_id = s.channel_id) as added
-) n
-where s.backlog + n.added <> n.messages
+where s.backlog + s.added <> s.waiting
 union all
 select format('I18: the queue counts %s of cost %s, but %s slots of cost %s are held and %s of %s freed and unheard',
-  q.current_concurrency, q.current_cost, n.held, n.held_cost, n.freed, n.freed_cost)
+  q.current_concurrency, q.current_cost, n.held, n.held_cost, g.freed, g.freed_cost)
 from fq_queue_state q
 cross join (
-  select
-    (
-      select coalesce(sum(m.slots >> 1), 0)
-      from fq_message m
-      join fq_channel c on c.id = m.channel_id
-      where c.queue = 'model'
-    ) as held,
-    (
-      select coalesce(sum((m.slots >> 1) * coalesce(m.charged, m.cost, 1)), 0)
-      from fq_message m
-      join fq_channel c on c.id = m.channel_id
-      where c.queue = 'model'
-    ) as held_cost,
-    (select coalesce(sum(g.queue_freed), 0) from fq_signal g where g.queue = 'model') as freed,
-    (select coalesce(sum(g.queue_freed_cost), 0) from fq_signal g where g.queue = 'model') as freed_cost
+  select coalesce(sum(m.slots >> 1), 0) as held,
+    coalesce(sum((m.slots >> 1) * coalesce(m.charged, m.cost, 1)), 0) as held_cost
+  from fq_message m
+  join fq_channel c on c.id = m.channel_id
+  where c.queue = 'model'
 ) n
+cross join (
+  select coalesce(sum(g.queue_freed), 0) as freed, coalesce(sum(g.queue_freed_cost), 0) as freed_cost
+  from fq_signal g
+  where g.queue = 'model'
+) g
 where q.queue = 'model'
-  and (q.current_concurrency, q.current_cost) <> (n.held + n.freed, n.held_cost + n.freed_cost)
+  and (q.current_concurrency, q.current_cost) <> (n.held + g.freed, n.held_cost + g.freed_cost)
 union all
 select format('I18: the queue has %s state rows', count(*))
 from fq_queue_state q
