@@ -6,10 +6,11 @@ It can also go away, as a server does.
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sqlalchemy import URL
+
+from tests.fixtures import proxy
 
 _CHUNK = 65536
 
@@ -65,26 +66,21 @@ class Link:
         self.close()
 
 
-class Proxy:
+class Proxy(proxy.Proxy):
     """Listens on a port of its own.
 
     Attributes:
-        url: The database, by way of the proxy.
         links: All connections that were ever made through it.
         trap: That of the links that are made from now on.
         refused: The number of connections that it has ended at once.
     """
 
-    def __init__(self, target: URL) -> None:
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, url: URL) -> None:
         self.links: list[Link] = []
         self.trap: bytes | None = None
         self.refused = 0
         self._away = False
-        port = self._listener.getsockname()[1]
-        self.url = target.set(host="127.0.0.1", port=port, query={})
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(url)
 
     def freeze(self, word: bytes) -> int:
         """Freeze each link whose client has said this word; how many they are."""
@@ -122,41 +118,16 @@ class Proxy:
         return sum(word in link.said for link in self.links)
 
     def close(self) -> None:
-        """Cut all links."""
-        # Ends its accept too: one that goes on would take connections to whoever is given its file's number next.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        """Stop, and cut all links."""
+        super().close()
         for link in self.links:
             link.close()
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                if self._away:
-                    self.refused += 1
-                    client.close()
-                    continue
-                link = Link(client, self._connect(), trap=self.trap)
-                self.links.append(link)
-                link.start()
-
-    def _connect(self) -> socket.socket:
-        host = self._target.host or self._target.query.get("host", "localhost")
-        port = self._target.port or 5432
-        if not str(host).startswith("/"):
-            return socket.create_connection((str(host), port))
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(f"{host}/.s.PGSQL.{port}")
-        return server
-
-
-@contextlib.contextmanager
-def proxy(target: URL) -> Iterator[Proxy]:
-    """A proxy for the time of the block."""
-    made = Proxy(target)
-    try:
-        yield made
-    finally:
-        made.close()
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        link = Link(client, server, trap=self.trap)
+        if self._away:
+            self.refused += 1
+            link.close()
+        else:
+            self.links.append(link)
+            link.start()

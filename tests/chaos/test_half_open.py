@@ -1,6 +1,7 @@
 """Connections that stay open and answer nothing: something between the worker and the server has died."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, Queue
 from tests.chaos.books import Books
 from tests.chaos.business import PLAIN, payload
 from tests.chaos.conftest import Rescue
-from tests.chaos.proxy import Proxy, proxy
+from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, retimed, until
 
@@ -24,7 +25,7 @@ _IMPATIENT = {"stuck_after": 0.5, "hear_after": 0.2, "silence": 0.3, "answer": 0
 @pytest.fixture
 def through(database: Database) -> Iterator[Proxy]:
     """A proxy before the test's database."""
-    with proxy(database.url) as made:
+    with closing(Proxy(database.url)) as made:
         yield made
 
 

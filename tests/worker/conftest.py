@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
-from tests.chaos import proxy as proxies
+from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.helpers import Busy, retimed
 
@@ -97,7 +98,7 @@ def drain(make: MakeWorker) -> MakeWorker:
 
 
 @pytest.fixture
-def proxy(database: Database) -> Iterator[proxies.Proxy]:
+def proxy(database: Database) -> Iterator[Proxy]:
     """A proxy before the test's database."""
-    with proxies.proxy(database.url) as made:
+    with closing(Proxy(database.url)) as made:
         yield made
