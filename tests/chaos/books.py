@@ -1,6 +1,7 @@
 """Books of what was sent and done: nothing lost, effects counted once, limits kept, no slot left."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue
 from tests.chaos.business import KEPT, PLAIN, payload
 from tests.fixtures.database import Database
+from tests.fixtures.forks import Killed
 from tests.model.invariants import HELD, LEFT
 from tests.worker.helpers import is_empty, until
 
@@ -61,6 +63,23 @@ class Books:
         """Wait until no message is left."""
         __tracebackhide__ = True
         until(lambda: is_empty(self.database), "all messages are done")
+
+    def until_more(self, table: str, count: int) -> None:
+        """Wait until a table has so many rows more, or no message is left."""
+        sql = f"select count(*) from {table}"
+        enough = self.database.value(sql) + count
+        until(lambda: self.database.value(sql) >= enough or is_empty(self.database), "some are handled")
+
+    def survive(self, kills: int, processes: Killed, work: Callable[[int], None]) -> None:
+        """Kill a process after each step of the work, and wait until all is done; sums come out in every snapshot."""
+        for step in range(kills):
+            work(step)
+            assert self.unbalanced() == []
+            processes.kill()
+            processes.start()
+        self.until_done()
+        assert self.unbalanced() == []
+        until(lambda: not self.left(), "all is heard")
 
     def check(self) -> None:
         """All was done: KEPT exactly once, PLAIN at least once; nothing is dead, no slot is held, the sums come out."""

@@ -1,7 +1,6 @@
 """What a chat service does: tenants, conversations in order, batches by tokens, and workers that die."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -12,29 +11,25 @@ from sqlalchemy.orm import Session
 from tests.chaos.books import Books
 from tests.chaos.conversations import BATCH, TABLES, Said, answer, main, main_in_loop, queue
 from tests.fixtures.database import Database
-from tests.fixtures.forks import Killed, killed
-from tests.worker.helpers import is_empty, until
+from tests.fixtures.forks import killed
 
 PROCESSES = 4
 _TENANTS = ("large", "large", "large", "small", "tiny")
 _CHUNK = 100
-_ANSWERS = "select count(*) from answer"
 _SAID = text("insert into said values (:number)")
 
 
 @dataclass(slots=True)
 class Service:
-    """Those who say something, and the processes that answer."""
+    """Those who say something."""
 
-    engine: Engine
-    database: Database
+    books: Books
     chance: random.Random
-    processes: Killed
     said: int = 0
 
     def say(self, *, keep: bool = True) -> None:
         """Say something in conversations, with its messages in one transaction, in the order of their numbers."""
-        with Session(self.engine) as session:
+        with Session(self.books.engine) as session:
             for number in range(self.said, self.said + _CHUNK):
                 tenant = self.chance.choice(_TENANTS)
                 conversation = f"{tenant} {self.chance.randrange(4)}"
@@ -48,18 +43,15 @@ class Service:
             session.commit()
         self.said += _CHUNK
 
-    def until_answered(self, more: int) -> None:
-        """Wait until so many messages more are answered, or nothing is left."""
-        before = self.database.value(_ANSWERS)
-        until(lambda: self.database.value(_ANSWERS) >= before + more or is_empty(self.database), "some are answered")
-
     def check(self) -> None:
         """Each message was answered once, in the order of its conversation, which was in one call at a time; what had
         failed or was lost with its worker came alone.
         """
-        rows = self.database.rows("select * from answer order by conversation, started, place")
+        database = self.books.database
+        assert database.value("select count(*) from fq_dead_letter") == 0
+        rows = database.rows("select * from answer order by conversation, started, place")
         assert sorted(row.number for row in rows) == list(range(self.said))
-        assert self.database.value("select count(*) from said") == self.said
+        assert database.value("select count(*) from said") == self.said
         for conversation, answers in groupby(rows, lambda row: row.conversation):
             for first, second in pairwise(answers):
                 assert first.number < second.number, f"{conversation}: {first.number} after {second.number}"
@@ -73,30 +65,20 @@ class Service:
         assert {row.attempt for row in rows} > {1}
 
 
-@pytest.fixture
-def service(database: Database, engine: Engine) -> Iterator[Service]:
-    """Four processes, of which every other one has a loop."""
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("kills", [6, pytest.param(40, marks=pytest.mark.soak)])
+def test_conversations_are_answered_in_order(database: Database, engine: Engine, kills: int) -> None:
+    """Workers, of which every other one has a loop, are killed, answers fail, and senders roll back, all the time."""
     for statement in TABLES.split(";"):
         database.execute(statement)
     queue.configure_channel(engine, "small", max_concurrency=2)
-    with killed(database.url, PROCESSES, 3, main_in_loop, main) as processes:
-        yield Service(engine, database, random.Random(3), processes)  # noqa: S311 - any order will do
+    service = Service(Books(database, engine, queue), random.Random(3))  # noqa: S311 - any order will do
 
-
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("kills", [6, pytest.param(40, marks=pytest.mark.soak)])
-def test_conversations_are_answered_in_order(service: Service, kills: int) -> None:
-    """Workers are killed, answers fail, and senders roll back, all the time."""
-    books = Books(service.database, service.engine, queue)
-    for _ in range(kills):
+    def work(_: int) -> None:
         service.say()
         service.say(keep=False)
-        service.until_answered(_CHUNK // 2)
-        assert books.unbalanced() == []
-        service.processes.kill()
-        service.processes.start()
-    books.until_done()
-    assert books.unbalanced() == []
+        service.books.until_more("answer", _CHUNK // 2)
+
+    with killed(database.url, PROCESSES, 3, main_in_loop, main) as processes:
+        service.books.survive(kills, processes, work)
     service.check()
-    assert service.database.value("select count(*) from fq_dead_letter") == 0
-    until(lambda: not books.left(), "all is heard")
