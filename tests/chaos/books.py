@@ -97,6 +97,15 @@ class Books:
         if found:
             pytest.fail("\n".join(found))
 
+    def terminate(self, name: str, most: int) -> None:
+        """Terminate some of the connections whose names are like this."""
+        self.database.execute(
+            "select pg_terminate_backend(pid) from (select pid from pg_stat_activity where datname = current_database()"
+            " and application_name like :name order by random() limit :most) victims",
+            name=name,
+            most=most,
+        )
+
     def effects(self) -> "Counter[int]":
         """How often each message had its effect."""
         return Counter(row.number for row in self.database.rows("select number from effect"))

@@ -136,7 +136,9 @@ class Soak:
                     self._frozen.append(self._children.pop(0))
                     self._frozen[0].send(signal.SIGSTOP)
             case "terminate":
-                self._terminate(chance.randint(1, 8))
+                # While the server is away nobody is connected.
+                with contextlib.suppress(DBAPIError):
+                    self.books.terminate("worker-%", chance.randint(1, 8))
             case "restart":
                 self._do_aside(self._restart)
             case _:
@@ -162,16 +164,6 @@ class Soak:
             with contextlib.suppress(DBAPIError):
                 self.unbalanced += self.books.unbalanced()
                 self.snapshots += 1
-
-    def _terminate(self, most: int) -> None:
-        # While the server is away nobody is connected.
-        with contextlib.suppress(DBAPIError):
-            self.books.database.execute(
-                "select pg_terminate_backend(pid) from (select pid from pg_stat_activity where pid <> pg_backend_pid()"
-                " and datname = current_database() and application_name like 'worker-%'"
-                " order by random() limit :most) v",
-                most=most,
-            )
 
     def replace_ended(self) -> None:
         """A supervisor would: a worker that is started while the server is away fails."""

@@ -48,15 +48,6 @@ def test_restarts_under_load(own_books: Books, server: Server, tmp_path: Path) -
     books.check()
 
 
-def _terminate(database: Database, most: int) -> None:
-    database.execute(
-        "select pg_terminate_backend(pid) from"
-        " (select pid from pg_stat_activity where datname = current_database() and application_name = 'victim'"
-        " order by random() limit :most) victims",
-        most=most,
-    )
-
-
 @pytest.fixture
 def victim(database: Database) -> Iterator[Engine]:
     """An engine whose connections are known by their name."""
@@ -65,13 +56,13 @@ def victim(database: Database) -> Iterator[Engine]:
     engine.dispose()
 
 
-def test_terminated_connections(books: Books, database: Database, rescue: Rescue, victim: Engine) -> None:
+def test_terminated_connections(books: Books, rescue: Rescue, victim: Engine) -> None:
     """However often connections of a worker are terminated, at whatever they were, everything is done once."""
     rescue(engine=victim, lease=timedelta(seconds=2))
     for _ in range(6):
         before = len(books.effects())
         books.send(8, "narrow", "wide", "other", seconds=0.002)
         until(lambda before=before: len(books.effects()) > before + 3, "work is under way")  # type: ignore[misc]
-        _terminate(database, 3)
+        books.terminate("victim", 3)
     books.until_done()
     books.check()
