@@ -54,6 +54,12 @@ class Books:
                 kind = (KEPT, PLAIN)[ordinal % 2]
                 self.send_in(session, first + ordinal, kind, names[ordinal // 2 % len(names)], seconds=seconds)
 
+    def get_under_way(self, number: int, *channels: str, seconds: float, more: int = 5) -> None:
+        """Send so many, and return when some more have had their effect."""
+        before = len(self.effects())
+        self.send(number, *channels, seconds=seconds)
+        until(lambda: len(self.effects()) > before + more, "work is under way")
+
     def send_in(self, session: Session, number: int, kind: str, channel: str, **how: float) -> None:
         """Send one message in the session's transaction, with its entry."""
         session.execute(text("insert into sent values (:number, :kind)"), {"number": number, "kind": kind})

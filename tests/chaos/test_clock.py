@@ -17,8 +17,7 @@ _SOON = {"poll_interval": timedelta(milliseconds=100), "listen": False}
 def test_a_step_forward(books: Books, clock: Clock, rescue: Rescue) -> None:
     """When the clock jumps forward leases end early: who held them commits nothing, and the work is done once."""
     workers = [rescue(**_SOON), rescue(**_SOON)]
-    books.send(30, seconds=0.01)
-    until(lambda: len(books.effects()) > 5, "work is under way")
+    books.get_under_way(30, seconds=0.01)
     clock.advance(_MINUTE)
     books.until_done()
     assert sum(worker.stats.taken for worker in workers) >= 60
@@ -30,8 +29,7 @@ def test_a_step_back(books: Books, database: Database, clock: Clock, rescue: Res
     in other channels at once.
     """
     rescue(**_SOON)
-    books.send(10, seconds=0.01)
-    until(lambda: len(books.effects()) > 5, "work is under way")
+    books.get_under_way(10, seconds=0.01)
     clock.advance(-_MINUTE)
     before = len(books.effects())
     books.send(3, "fresh")
@@ -49,8 +47,7 @@ def test_a_step_back_is_waited_out(books: Books, clock: Clock, rescue: Rescue) -
     """Nothing stalls for longer than the step: a second back, and all is done by itself a second later."""
     rescue(**_SOON)
     books.queue.configure_channel(books.engine, "rated", ChannelPolicy(rate=Rate(50, burst=2)))
-    books.send(10, "narrow", "wide", "rated", seconds=0.005)
-    until(lambda: len(books.effects()) > 5, "work is under way")
+    books.get_under_way(10, "narrow", "wide", "rated", seconds=0.005)
     clock.advance(-timedelta(seconds=1))
     books.until_done()
     # No lease ended early: nothing was delivered twice.

@@ -14,7 +14,6 @@ from tests.chaos.books import Books
 from tests.chaos.children import start_child
 from tests.chaos.conftest import Rescue, prepared
 from tests.fixtures.database import Database
-from tests.worker.helpers import until
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def own_books(server: Server) -> Books:
 
 def test_restarts_under_load(own_books: Books, server: Server, tmp_path: Path) -> None:
     """When the server crashes and recovers under workers at work, they go on, and nothing is lost or done twice."""
-    books, done = own_books, own_books.effects
+    books = own_books
     with contextlib.ExitStack() as stack:
         for asynchronous in False, True:
             child = start_child(
@@ -40,9 +39,7 @@ def test_restarts_under_load(own_books: Books, server: Server, tmp_path: Path) -
             )
             stack.callback(child.kill)
         for _ in range(2):
-            before = len(done())
-            books.send(20, "a", "b", "c", seconds=0.01)
-            until(lambda before=before: len(done()) > before + 5, "work is under way")  # type: ignore[misc]
+            books.get_under_way(20, "a", "b", "c", seconds=0.01)
             server.restart("immediate")
         books.until_done()
     books.check()
@@ -60,9 +57,7 @@ def test_terminated_connections(books: Books, rescue: Rescue, victim: Engine) ->
     """However often connections of a worker are terminated, at whatever they were, everything is done once."""
     rescue(engine=victim, lease=timedelta(seconds=2))
     for _ in range(6):
-        before = len(books.effects())
-        books.send(8, "narrow", "wide", "other", seconds=0.002)
-        until(lambda before=before: len(books.effects()) > before + 3, "work is under way")  # type: ignore[misc]
+        books.get_under_way(8, "narrow", "wide", "other", seconds=0.002, more=3)
         books.terminate("victim", 3)
     books.until_done()
     books.check()
