@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.allowances import Offer, check_batch, check_due_in, check_quota, offers, put_off, unhindered
 from tests.model.books import HELD_BACK, Lease
-from tests.model.shared_limits import SharedRoom
+from tests.model.rates import SharedRoom
 from tests.model.spoilt import Spoiling
 from tests.model.transactions import Layer, Transaction
 from tests.model.turns import cost_of, kind_of

@@ -12,8 +12,7 @@ from sqlalchemy_fairqueue.reports import Deliveries
 from tests.model.books import QueueLimits
 from tests.model.business import TRANSACTIONS
 from tests.model.machine import FairQueueMachine
-from tests.model.rates import RateCell
-from tests.model.shared_limits import Drawn, SharedRoom
+from tests.model.rates import Drawn, RateCell, SharedRoom
 from tests.model.turns import cost_of
 from tests.model.work import Limited
 from tests.model.world import TICK

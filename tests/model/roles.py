@@ -17,9 +17,9 @@ from tests.model.administration import POLICIES
 from tests.model.books import QueueLimits
 from tests.model.business import CHANNELS, MESSAGES, VERBS
 from tests.model.consumers import LEASES
-from tests.model.grants import GRANTS
 from tests.model.stories import Stories
 from tests.model.work import QUEUE, Cancelled, Configured, Limited, Paused, Purged, When, Work
+from tests.model.world import GRANTS
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import OnDuplicate

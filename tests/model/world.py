@@ -1,7 +1,8 @@
 """The database under the machine: connections, consumers, an observer, and a clock that only calls and tests move."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +19,6 @@ from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.model import invariants
 from tests.model.faces import AsyncFace, SyncFace, consumer, libpq_options, sync_engine
-from tests.model.grants import GRANTS
 from tests.model.observer import HIDDEN, SIGHT, Sight
 from tests.model.work import QUEUE, Effects
 
@@ -48,6 +48,29 @@ create or replace function public.fq_now() returns bigint language sql volatile 
   select nextval('public.test_clock')
 $$
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The work that a role was granted: kinds, in one queue, in these channels of it or (None) in all."""
+
+    kinds: frozenset[str]
+    queue: str = QUEUE
+    channels: frozenset[str] | None = None
+
+    def covers(self, queue: str, channels: Collection[str]) -> bool:
+        """Whether a call for the channels of the queue is within it."""
+        return self.queue == queue and (self.channels is None or self.channels >= set(channels))
+
+
+GRANTS = {
+    "producer": [Grant(frozenset({"producer"}), channels=frozenset({"a", "b"}))],
+    # What it may do elsewhere bounds nothing that it may do here.
+    "consumer": [Grant(frozenset({"consumer"})), Grant(frozenset({"operator"}), queue="elsewhere")],
+    "operator": [Grant(frozenset({"operator"}))],
+    "stranger": [Grant(frozenset({"producer", "consumer", "operator"}), queue="elsewhere")],
+}
+"""Roles, and what each was granted."""
 
 
 class World:
