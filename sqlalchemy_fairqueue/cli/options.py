@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
@@ -73,6 +73,8 @@ Conf = Annotated[
         help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
     ),
 ]
+Read = tuple[str | None, datetime | None, datetime | None]
+"""What a report is made of: the path of an archive, or None for the database; then the options *since* and *until*."""
 
 _TARGET = "Target"
 _OUTPUT = "Output"

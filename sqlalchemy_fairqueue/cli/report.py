@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, refused_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import Conf, Options, Spec
+from sqlalchemy_fairqueue.cli.options import Conf, Options, Read, Spec
 from sqlalchemy_fairqueue.cli.output import Result, steps
 from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column, text_table
 from sqlalchemy_fairqueue.cli.target import names_database
@@ -138,10 +138,6 @@ def _labels(path: Path | None) -> dict[str, str]:
     if len(set(found.values())) < len(found):
         raise usage_error(f"two channels have one name in the labels in {str(path)!r}; give each a name of its own")
     return found
-
-
-Read = tuple[str | None, datetime | None, datetime | None]
-"""The path of an archive, or None for the database; then the options *since* and *until*."""
 
 
 def _made(

@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.cli.errors import (
     usage_error,
 )
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
-from sqlalchemy_fairqueue.cli.options import Conf, Options, Spec, choice
+from sqlalchemy_fairqueue.cli.options import Conf, Options, Read, Spec, choice
 from sqlalchemy_fairqueue.cli.output import Result, console, print_message
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column
 from sqlalchemy_fairqueue.cli.target import CONNECT_SECONDS, display_url, names_database, of_libpq
@@ -33,7 +33,6 @@ from sqlalchemy_fairqueue.formats import plural
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sqlalchemy_fairqueue.cli.report import Read
     from sqlalchemy_fairqueue.reporting.reports import Report
     from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 
@@ -265,7 +264,7 @@ def read_table(spark: "SparkSession", installation: Installation, table: str, **
 
 @contextlib.contextmanager
 def history_of(
-    spark: "SparkSession", options: Options, read: "Read"
+    spark: "SparkSession", options: Options, read: Read
 ) -> Iterator["tuple[DataFrame, DataFrame | None, dict[str, QueueSettings]]"]:
     """Yield the history, policies and settings; if no database is named, policies are None and settings are empty."""
     from sqlalchemy_fairqueue.reporting.history import read_settings
@@ -306,7 +305,7 @@ def _archived(
     return frame if until is None else frame.where(frame.finished_at < until)
 
 
-def report_by_spark(options: Options, read: "Read", arguments: dict[str, Any], conf: Sequence[str] | None) -> "Report":
+def report_by_spark(options: Options, read: Read, arguments: dict[str, Any], conf: Sequence[str] | None) -> "Report":
     """Make the report by Spark. *read* has the archive or None, then the times *since* and *until* of the command."""
     with spark_session("report", conf) as spark, history_of(spark, options, read) as (history, policies, settings):
         from sqlalchemy_fairqueue.spark import report

@@ -1,12 +1,14 @@
 """fq_take_more: what follows a message in its channel joins it, in order and within all limits."""
 
 from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from tests.fixtures.clock import Clock
 from tests.sql.answers import Hand
-from tests.sql.client import HOUR, Kernel, OpenKernel, policy_json
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, policy_json
 
 pytestmark = pytest.mark.usefixtures("balanced")
 
@@ -194,3 +196,16 @@ def test_the_channel_pays_with_its_next_turns(kernel: Kernel) -> None:
     assert len(_more(kernel, first, 3)) == 3
     assert kernel.dequeue(3).channels == ["b"] * 3
     assert sorted(kernel.dequeue(4).channels) == ["a", "a", "b", "b"]
+
+
+def test_a_channel_whose_time_has_come_is_not_forgotten(kernel: Kernel, clock: Clock) -> None:
+    """What is left of a channel that no dequeue has made ready yet is delivered in its turn."""
+    kernel.enqueue("a")
+    [first] = kernel.dequeue(lease=10 * HOUR).hands
+    kernel.enqueue("a", "a", "a", "a", delays=[SECOND] * 4)
+    kernel.enqueue(*["b"] * 20)
+    assert kernel.dequeue(10).channels == ["b"] * 10
+    clock.advance(timedelta(seconds=5))
+
+    assert _more(kernel, first, 2) == [2, 3]
+    assert kernel.dequeue(6).channels == ["b", "a", "b", "a", "b", "b"]

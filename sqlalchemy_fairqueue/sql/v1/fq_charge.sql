@@ -3,8 +3,9 @@
 -- p_head_ids: its first message that is left. p_dispatcher: the queue's state; p_hearer: the caller attends.
 -- Guarantees: the tag moves by the costs (p_by_cost) or the number of messages, divided by the weight. A channel leaves
 -- the ready order if no message of it is due, or its limit, max_cost_out or rate holds it back. If others have all its
--- due messages locked, it is due again in 10 ms. A credit ends with the backlog. Who does not attend leaves a signal of
--- each channel that waits for a time, by which the next hearer lowers due_floor.
+-- due messages locked, it is due again in 10 ms. One that was not ready (fq_take_more) is due now, since only who makes
+-- it ready knows where it may stand. A credit ends with the backlog. Who does not attend leaves a signal of each channel
+-- that waits for a time, by which the next hearer lowers due_floor.
 -- Locks: only rows that the caller holds. Index: as fq_head_cost; rows by ctid. Errors: none. Source: start-time fair
 -- queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
@@ -28,8 +29,11 @@ begin
     last_dequeue_at = case when n.got > 0 then p_now else s.last_dequeue_at end,
     tag = n.tag,
     tag_rest = n.rest,
-    ready_tag = case when n.opens_at <= p_now then n.tag end,
-    due_at = case when n.opens_at > p_now then n.opens_at end
+    ready_tag = case when n.opens_at <= p_now and s.ready_tag is not null then n.tag end,
+    due_at = case
+      when n.opens_at > p_now then n.opens_at
+      when n.opens_at <= p_now and s.ready_tag is null then p_now
+    end
   from (
     select o.ctid as row, u.got, u.cost, u.head_at, u.head_id, t.rate_at,
       num_nonnulls(o.max_concurrency, o.max_cost_out) > 0 as is_limited,
