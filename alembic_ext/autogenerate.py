@@ -69,10 +69,7 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.FIRST)
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Hide our tables that are not in the metadata from Alembic, and Alembic's lines about our sequences from the log.
-
-    Otherwise Alembic would log partitions, for example, as removed; versions of Alembic without name filters still do.
-    """
+    """Hide tables of ours that are not in the metadata from Alembic, and drop its log lines about our sequences."""
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
         # A private list, since the only public filter, include_name, belongs to the user.
@@ -110,7 +107,7 @@ class _Comparison:
             raise ValueError("autogenerate has no connection to compare with; configure Alembic with one")
         self.context = context
         self.connection = context.connection
-        # The schema of our operations. The dialect's default would miss a search_path that was set later.
+        # The schema of operations that name none. The dialect's default would miss a search_path that was set later.
         self.default = self.connection.scalar(text("select current_schema()"))
         self.wanted: dict[str | None, dict[str, Table]] = {}
         self.found: dict[str | None, Installation] = {}

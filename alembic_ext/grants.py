@@ -86,9 +86,7 @@ class GrantFairqueueOp(FairqueueOp):
 
 @Operations.register_operation("revoke_fairqueue")
 class RevokeFairqueueOp(FairqueueOp):
-    """Revoke a kind of work, or all, from a role; the inverse restores the former grant *before*.
-
-    If *before* is not known, the inverse does nothing.
+    """Revoke a kind of work, or all, from a role; the inverse restores the former grant *before*, if that is known.
 
     Example:
         >>> RevokeFairqueueOp("web", before=RoleGrant("web", "producer")).reverse().grant.kind

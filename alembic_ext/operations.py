@@ -255,7 +255,7 @@ class RepairFairqueueOp(_InstallationOp):
 
 
 class NothingOp(MigrateOperation):
-    """An operation that does nothing, the inverse of a repair."""
+    """An operation that does nothing: the inverse of a repair, and of a revoke whose former grant is not known."""
 
     def reverse(self) -> NothingOp:
         return self
@@ -275,4 +275,4 @@ def run(operations: Operations, operation: FairqueueOp) -> None:
 
 @Operations.implementation_for(NothingOp)
 def run_nothing(_operations: Operations, _operation: NothingOp) -> None:
-    """Execute the inverse of a repair, which does nothing."""
+    """Do nothing, for :class:`NothingOp`."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TransactionId(UserDefinedType[str]):
-    """PostgreSQL's ``xid8``, the type of a column of the history."""
+    """PostgreSQL's ``xid8``, the type of transaction ids."""
 
     cache_ok = True
 
@@ -118,10 +118,7 @@ def inspect_schema(connection: Connection, schema: str | None) -> Installation:
 
 
 def is_ours(table: str, columns: Collection[str]) -> bool:
-    """Return whether a table of this name with these columns is fairqueue's, possibly with further columns of the user.
-
-    The staging tables of bulk loads are fairqueue's too.
-    """
+    """Return whether a table with this name and columns is fairqueue's, possibly with further columns of the user."""
     if _STAGE.fullmatch(table):
         return set(columns) >= STAGE_COLUMNS
     return any(table in of_version and of_version[table] <= set(columns) for of_version in map(_columns, versions()))

@@ -38,7 +38,6 @@ def render(context: AutogenContext, operation: FairqueueOp) -> str:
 
 @renderers.dispatch_for(RepairFairqueueOp)
 def render_repair(context: AutogenContext, operation: RepairFairqueueOp) -> list[str]:
-    """Return the reasons as comments, and the call."""
     return [*(f"# {reason}" for reason in operation.reasons), render(context, operation)]
 
 

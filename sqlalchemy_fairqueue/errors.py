@@ -169,7 +169,7 @@ class LockOrderError(FairQueueError):
     """An enqueue breaks the lock order and was not sent. Roll back only if a session's COMMIT raises this.
 
     ``refused`` is the place of the enqueue: (schema, queue, channel, key). ``sent`` is the later place that the
-    transaction has reached, or "completion" after a settlement, a cancel, a redrive or a change of configuration.
+    transaction has reached, or "completion" after a settlement or what counts as one, such as a cancel or a redrive.
 
     Example:
         >>> with engine.begin() as connection:

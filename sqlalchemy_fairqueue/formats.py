@@ -86,8 +86,8 @@ def format_longest(longest: LongestOut, now: datetime, channel: str | None = Non
 def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails]) -> str:
     """Describe how a message ended: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
 
-    *state* is "gone" if the message was withdrawn or purged after its last recorded attempt. If *at* is None, the
-    message ended with its last attempt. *attempts* are the recorded ones, the oldest first.
+    *state* is "gone" if the message was withdrawn or purged after its last recorded attempt. If *at* is None, the text
+    shows when the last attempt ended. *attempts* are the recorded ones, the oldest first.
     """
     if not attempts:
         return f"{state} at {format_value(at)} UTC"

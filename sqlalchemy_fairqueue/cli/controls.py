@@ -132,7 +132,7 @@ class Which:
 
 
 _COUNTED = 100_000
-"""The most messages that ``purge`` counts for its question, which then says "100,000 or more"."""
+"""The most messages that ``purge`` counts for its question. If there are so many, it says "100,000 or more"."""
 
 
 def purge(

@@ -297,7 +297,6 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
 
 
 def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int | None) -> list[int]:
-    """Return the ids of the dead letters that the arguments choose, at most *limit*, the oldest deaths first."""
     found: list[int] = []
     after = None
     while limit is None or len(found) < limit:

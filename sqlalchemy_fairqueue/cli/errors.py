@@ -14,9 +14,9 @@ class ExitStatus(IntEnum):
     USAGE = 2
     """The command line cannot be used: an unknown option, a bad value, an application that cannot be loaded."""
     AWAY = 3
-    """The database cannot be reached, or the connection was lost."""
+    """The database cannot be reached, the connection was lost, or no connection in the pool became free."""
     SCHEMA = 4
-    """fairqueue is not installed in the schema, or in a version that this library cannot use."""
+    """fairqueue is not installed in the schema, or this library cannot use the installed version."""
     REFUSED = 5
     """The database refused: a missing privilege, a timeout, a deadlock."""
     FAILED = 70

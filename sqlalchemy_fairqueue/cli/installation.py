@@ -48,7 +48,7 @@ class Installation:
             return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name. If the application's Queue has this name, it gives codec and defaults."""
+        """Return the queue of that name; if the application has a Queue of that name, with its codec and defaults."""
         application = self.target.application
         if application is None or application.name != name:
             return Queue(name, schema=self.schema)
@@ -126,7 +126,6 @@ def acting(
 
 
 def in_queue(queue: Queue) -> str:
-    """Return ``--queue NAME`` for a command that people paste."""
     return f"--queue {shlex.quote(queue.name)}"
 
 

@@ -82,7 +82,7 @@ _OUTPUT = "Output"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Values of the options that commands have in common. The page on the command line says where they come from.
+    """Values of the options that commands have in common. The page about the command line says where they come from.
 
     Attributes:
         database_url: postgresql://user@host/database. Default: $FAIRQUEUE_DATABASE_URL, which ps does not show.

@@ -189,10 +189,10 @@ def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
     stdout becomes a stream with its own descriptor. It escapes characters that the locale cannot encode, and writes
-    everything or fails. (With PYTHONUNBUFFERED, Python's own stream drops the rest of a write that was done in part.)
+    everything or fails, also with PYTHONUNBUFFERED.
 
-    A closed stream is opened on the null device, since the next file would take its descriptor. Then stdin is empty,
-    writes to stderr are lost, and writes to stdout fail.
+    A closed stream is opened on the null device; otherwise the next file that is opened would get its descriptor. Then
+    stdin is empty, writes to stderr are lost, and writes to stdout fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

@@ -44,7 +44,7 @@ class FieldOptions:
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return the fields that the options change; raise CommandError if options do not fit together."""
+        """Return new values of fields, as the options say; raise CommandError if options do not fit together."""
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))

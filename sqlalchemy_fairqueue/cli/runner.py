@@ -37,8 +37,9 @@ def add_command(
 ) -> None:
     """Make a function a command of the group; its docstring is the help.
 
-    The function takes the common options, except those in *without*, as ``options``. What code of the application
-    prints goes to stderr; with *prints* it goes to stdout, unless --json is given. *panel* is the heading in the help.
+    The function gets the common options as ``options``; the command has all of them but those in *without*. What code
+    of the application prints goes to stderr; with *prints* it goes to stdout, unless --json is given. *panel* is the
+    heading that the help lists the command under.
     """
     shared, own = common(without), parameters(function)
 

@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, Timing, timing_o
 _MOMENT = timedelta(microseconds=1)
 _LATE = timedelta(minutes=1)
 _MOST_SLOTS = 1000
-"""The most slots that are calculated to find skipped or late ones."""
+"""The most slots of each state that are calculated: skipped, late, due."""
 
 OwnChannel = Annotated[str, Spec(help="The channel that it belongs to.")]
 
@@ -109,7 +109,7 @@ def show_schedule(
 
 
 def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[str, Any]] | None:
-    """Return the slots that were run lately, the newest first; None if the role may not read them."""
+    """Return the last *most* slots that were run or dropped, the newest first; None if the role may not read them."""
     tables = ["fq_schedule", "fq_schedule_slot"]
     with installation.engine.connect() as connection:
         readable = connection.execute(query("readable_tables"), {"schema": installation.schema, "tables": tables})
@@ -129,7 +129,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
     """Return the slots of a schedule, sorted by time: run ones, skipped ones, late or due ones, and the next *most*.
 
-    Skipped slots are listed only after the oldest slot in *ran*.
+    Skipped slots are listed only after the oldest slot in *ran*. If the timing is not known, no others are listed.
     """
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
@@ -153,7 +153,7 @@ def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, m
 
 
 def _timing(one: ScheduleInfo) -> Timing | None:
-    """Return the timing of a schedule; None if it was paused before its first slot, or this machine lacks its zone."""
+    """Return the timing of a schedule; None if it was paused before its first slot, or this machine cannot read it."""
     slot = one.next_run_at or one.last_slot_at
     if slot is None:
         return None

@@ -94,7 +94,6 @@ def _state(one: ChannelStats, now: datetime) -> Text:
 
 
 def paused_text(paused_at: datetime | None, now: datetime) -> Text:
-    """Return ``paused for 2h 05m``, or an empty text."""
     since = age(paused_at, now)
     return Text("") if since is None else Text(f"paused for {format_duration(since)}", style="yellow")
 

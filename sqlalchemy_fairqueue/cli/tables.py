@@ -1,7 +1,7 @@
 """Renders items as a table on the screen and as a document, both from one list of columns.
 
 If a terminal is too narrow, columns without information are left out. If that is not enough, texts are cut or wrapped:
-first the texts that are no names, then the names. Numbers are never cut.
+first those that are no names, then names too. Numbers are never cut.
 """
 
 from __future__ import annotations

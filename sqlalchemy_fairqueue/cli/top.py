@@ -65,7 +65,7 @@ def top(
 
     Options:
         sort: The column to sort by: {choices}; the most first, but names in order.
-        limit: The most channels to show. Default: as many as fit; 20 in a pipe.
+        limit: The most channels to show. Default: as many as fit; 20 in a pipe; all with --json.
         interval: Time between two samples.
         count: Stop after so many samples. Default: on Ctrl-C.
         once: As --count 1.

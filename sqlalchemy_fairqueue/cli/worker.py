@@ -190,7 +190,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _optional() -> Iterator[None]:
-    """Log a warning, not an error, if the leftovers cannot be read: a worker's role needs no right to read them."""
+    """Log a warning, and go on, if the leftovers cannot be read: a worker's role needs no right to read them."""
     try:
         yield
     except (FairQueueError, SQLAlchemyError) as error:
@@ -225,7 +225,7 @@ def _references(options: Options, names: list[str], queues: list[Queue]) -> Refe
 
 @contextlib.contextmanager
 def _around(http: Address | None, references: References, runner: "Worker | AsyncWorker") -> Iterator[None]:
-    """Let a worker log *references* as the names of its queues. With *http*, serve probes and metrics while it runs."""
+    """Name queues in a worker's log by *references*. With *http*, serve probes and metrics while the worker runs."""
     runner._options = replace(runner._options, references=references)  # noqa: SLF001 - Worker takes no such argument
     if http is None:
         yield

@@ -1,7 +1,4 @@
-"""A dashboard for operators, as an ASGI application (extra ``dashboard``): who waits, why, and because of whom.
-
-Only operators, whom the application's callback names, can change something.
-"""
+"""A dashboard for operators, as an ASGI application (extra ``dashboard``): who waits, why, and because of whom."""
 
 from sqlalchemy_fairqueue.dashboard.access import Access, Role
 from sqlalchemy_fairqueue.dashboard.application import create_dashboard

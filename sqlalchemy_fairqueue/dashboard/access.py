@@ -88,7 +88,7 @@ class Refused(Exception):
 
 
 async def access_of(request: Request, authorize: Authorize | None) -> Access:
-    """Return the user's access; raise HTTPException if there is none, Refused if the callback gave an answer."""
+    """Return the user's access; raise HTTPException if there is none, Refused if the callback returned a Response."""
     if authorize is None:
         return ANYBODY
     decision = authorize(request)

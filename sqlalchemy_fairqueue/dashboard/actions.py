@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 65_536
 _COUNTED = 100_000
-"""The most messages that are counted for a question, which then says "or more"."""
+"""The most messages that are counted for a question. If there are so many, it says "or more"."""
 _NAMED = 100
-"""The most characters of a user's name that the database keeps."""
+"""The most characters of a user's name that the dashboard writes into the database."""
 _SHOWN = 200
 _SUBJECTS = ("state", "kind", "error", "schedule", "plan", "group", "consumer", "limit")
 """The arguments that name what an action is about, besides the channel and the messages."""
@@ -68,8 +68,6 @@ class Question:
     """A question before an action.
 
     Attributes:
-        button: The words of the button that says yes.
-        effect: Sentences about what the action will do.
         changes: The values that the action changes: name, value before, value after.
         inputs: The names of the inputs that the answer sends again. None: all. Inputs that the operator did not change
             are left out, since somebody else may change their values before the answer.
@@ -124,7 +122,6 @@ class Call(View):
         self.by = clean(access.name)[:_NAMED] or None
 
     def need(self, name: str, word: str | None = None) -> str:
-        """Return an argument of the address; raise HTTPException if it is missing."""
         if not (found := self.query.get(name)):
             raise HTTPException(404, f"The action needs a {word or name}.")
         return found

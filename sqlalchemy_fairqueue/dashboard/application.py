@@ -99,7 +99,7 @@ def create_dashboard(
             of the enqueue. Pages of messages that :mod:`sqlalchemy_fairqueue.otel` traced link there.
 
     Raises:
-        InvalidArgument: *trace_url* is no http address with ``{trace_id}`` in it, or *authorize* cannot be called.
+        InvalidArgument: *trace_url* is no http address with ``{trace_id}`` in it, or another argument has a wrong type.
 
     Example:
         >>> def authorize(request: Request) -> Access | None:
@@ -167,7 +167,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that sends events of new figures; *at* in the query is the time of the page's figures."""
+    """Return the endpoint that tells open pages to load anew; *at* in the query is the time of the page's figures."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:

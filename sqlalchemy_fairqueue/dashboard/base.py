@@ -200,8 +200,8 @@ class PageBase:
     async def _queue_now(self, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
         """Return the figures of a queue, read anew for *channels*.
 
-        All open pages of the queue share one reading of the channels that they asked for lately. The first request for
-        a channel that this reading lacks reads the channel at once, alone.
+        All open pages of the queue share one reading of the channels that they asked for lately. If this reading lacks
+        one of *channels*, all of *channels* are read by themselves, and the next shared reading has them too.
         """
         if not channels:
             return queue
@@ -217,7 +217,6 @@ class PageBase:
         return await self.reading.shared(key, read, self._moment, always=True)
 
     def _wanted_with(self, queue: str, channels: Sequence[str]) -> list[str]:
-        """Add channels to those of a queue that pages asked for lately, and return all."""
         wanted, now = self._wanted.get(queue, {}), monotonic()
         lately = now - _LATELY * self.reading.keep.total_seconds()
         found = {channel: at for channel, at in wanted.items() if at >= lately}
@@ -284,7 +283,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """The seconds for which a reading of tenants is kept. Pages made of it are kept for further seconds."""
+        """The seconds for which a reading of tenants is kept."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:

@@ -44,7 +44,7 @@ class EditorField:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that the field may have; empty if people may write another text."""
+        """The values to choose from; empty if people write the value as text."""
         return self.definition.words if isinstance(self.definition, Choice) else ()
 
     @property
@@ -141,7 +141,6 @@ def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
 
 
 def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
-    """Return what a change does, as names with the values before and after."""
     shown = []
     if change.plan is not UNSET:
         shown.append(("plan", stats.plan or "none", change.plan or "none"))

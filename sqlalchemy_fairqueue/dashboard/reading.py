@@ -1,4 +1,4 @@
-"""Reads the database for the dashboard: figures and details are read once, and kept for a moment for all viewers."""
+"""Reads the database for the dashboard, and keeps most of what was read for a moment, for all viewers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ class _Kept:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the reading succeeded and took long."""
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
@@ -135,7 +134,7 @@ class Reading:
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of a queue: on an Engine in a thread; on an AsyncEngine it is awaited."""
+        """Call a verb of a queue: in a thread with an Engine, in the event loop with an AsyncEngine."""
         with self.spending(), self._naming_grants():
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(verb, self.engine, *arguments, **named)

@@ -68,7 +68,7 @@ def timeline(
 
 
 def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, str] | None:
-    """Return words for the end of a message, and their level; None if neither a result nor an attempt is kept."""
+    """Return words for the end of a message, and their level; None if neither *kept* nor an attempt tells it."""
     if kept.state in ENDED or not attempts:
         return ENDED.get(kept.state)
     return ENDED[attempts[-1].outcome] if _is_end(attempts[-1]) else _GONE

@@ -234,7 +234,7 @@ class Call(NamedTuple):
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
         """Send the call by SQLAlchemy and return its rows. In a two-phase transaction the call notifies nobody.
 
-        Set *as_bytes* if rows have bytea columns. A call that the database refuses raises our error for the SQLSTATE.
+        Set *as_bytes* if rows have bytea columns. A call that the database refuses raises as :func:`refuse` says.
         """
         driver = driver_of(connection)
         if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):

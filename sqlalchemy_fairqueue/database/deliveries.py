@@ -136,12 +136,7 @@ def take_messages(
     lease_id: int | None,
     max_bytes: int | None = None,
 ) -> Dequeued:
-    """Take ready messages under a lease. Call it in a READ COMMITTED transaction of its own.
-
-    Args:
-        lease_id: A lease of the consumer to use again.
-        max_bytes: Most bytes of contents and headers together; a larger message is taken alone. None sets no bound.
-    """
+    """Take ready messages, if possible under *lease_id*. Call it in a READ COMMITTED transaction of its own."""
     *rows, about = target.call(
         "fq_dequeue",
         "dequeue from",
@@ -217,7 +212,7 @@ def delivered(
 def hear_signals(connection: Connection, target: Target) -> bool:
     """Apply up to 1,000 signals to the state rows of their channels, and return whether more are left.
 
-    Call it in a READ COMMITTED transaction of its own.
+    Return False also if another call attends to the queue. Call it in a READ COMMITTED transaction of its own.
     """
     [[has_more]] = target.call("fq_hear", "hear the signals of", _HEAR).tuples(connection)
     return bool(has_more)
@@ -231,10 +226,7 @@ def is_about_data(error: BaseException) -> bool:
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Extend the lease of deliveries, so that it runs for *lease* from now; never shorten it.
-
-    Return the new end; None if the lease has ended, or if it does not cover one of the deliveries any more.
-    """
+    """Extend the one lease of deliveries as :func:`heartbeat` does. Return its new end, or None if it is lost."""
     [extended] = heartbeat(connection, target, [tokens[0].lease_id], lease, tokens)
     return extended.expires_at
 
@@ -325,7 +317,7 @@ def settlement(
     charged: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
-    """Return the call that settles deliveries by a verb; each sequence has one element for each delivery.
+    """Return the call that settles deliveries by a verb; each sequence has one element for each delivery, or none.
 
     The call's rows name messages that ended otherwise: "lost" if the token is invalid, "buried" if no attempt was left.
 
@@ -334,7 +326,7 @@ def settlement(
         notify: Whether to wake consumers, or programs that wait for the results.
         costs: The actual costs. None leaves a cost as it was charged.
         charged: The costs that :func:`charge_running` charged last, or None.
-        refusing: Whether the call travels with the COMMIT; it then fails if a delivery is lost.
+        refusing: Whether the call travels with the COMMIT; it then fails if a delivery is lost, and returns no rows.
     """
     told = costs.count(None) < len(costs)
     alone = verb == "complete" and len(tokens) == 1

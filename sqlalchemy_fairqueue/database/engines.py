@@ -48,7 +48,7 @@ class _WithoutPool(OptionEngine):
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None, **options: Any) -> Engine:
     """Return an engine with the events and options of *engine* that keeps no connection.
 
-    *connect* makes its connections, and the pool's events must have run for them already. By default it connects as
+    *connect* makes its connections, and must run the pool's events itself. By default the new engine connects as
     *engine* does. *options* are SQLAlchemy's options of the pool.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
@@ -132,10 +132,7 @@ class _WaitingConnection(_Waiting):
 
 
 def sets_up_transactions(connection: Connection) -> bool:
-    """Return whether listeners set up the transactions of a new connection.
-
-    In AUTOCOMMIT the settings of such listeners would end before the next statement, which is its own transaction.
-    """
+    """Return whether listeners set up a new connection's transactions. AUTOCOMMIT would end their settings at once."""
     return connection.in_transaction() or bool(connection.engine.dispatch.begin)
 
 
@@ -165,8 +162,8 @@ def read_committed(engine: Engine) -> Engine:
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """Call *work* on a connection where each statement is its own transaction.
 
-    In two cases all statements are one READ COMMITTED transaction: if listeners of the engine set up its transactions,
-    and if a *work* on the engine has failed with IsolationError. This function calls such a *work* again.
+    In two cases the statements share a READ COMMITTED transaction until *work* commits: if listeners of the engine set
+    up its transactions, and if a *work* on the engine has failed with IsolationError. Such a *work* is called again.
 
     *calls_only* promises that *work* executes only through functions of ``calls``, which may bypass SQLAlchemy.
     """
@@ -207,10 +204,7 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
 
 
 def read_again(read: Callable[[], R]) -> R:
-    """Return what *read* returns; call *read* once more if its connection was lost.
-
-    A pool may hold connections that the server ended while they were idle. The first error makes the pool replace them.
-    """
+    """Return what *read* returns; call *read* once more if its connection was lost, as an idle one of a pool may be."""
     try:
         return read()
     except DBAPIError as error:

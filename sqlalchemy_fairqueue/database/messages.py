@@ -90,7 +90,7 @@ class EnqueuedMessages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """How a message ended.
+    """What is known about the end of a message.
 
     Attributes:
         state: See ``fq_results``.
@@ -142,11 +142,10 @@ def enqueue_call(
     refusing: bool = False,
     counts_members: bool = False,
 ) -> Call:
-    """Return the call that adds messages to a queue; :class:`EnqueuedMessages` reads its rows.
+    """Return the call that adds messages, at least one, to a queue; :class:`EnqueuedMessages` reads its rows.
 
     Args:
-        messages: At least one.
-        lock: Messages that the transaction ends later. The call locks them in one order with those that it replaces.
+        lock: Messages that the transaction locks later. The call locks them in one order with those that it replaces.
         refusing: Whether the call travels with the COMMIT; it then fails for outcomes for which Python would raise.
         counts_members: Whether the call counts the messages as members, because the transaction created their groups.
     """
@@ -237,7 +236,6 @@ def names_values(*names: MessageName) -> dict[str, Any]:
 
 
 def make_due(target: Target, message: int | MessageName) -> Call:
-    """Return the call that makes one message due: the one with this id, or the first with this key or ordering key."""
     function, doing, notify = "fq_make_due", "make a message due in", target.notify
     if isinstance(message, MessageName):
         return target.call(function, doing, _ONE_NAMED, notify=notify, **names_values(message))
@@ -274,7 +272,7 @@ def read_messages(
 def read_channel_messages(
     connection: Connection, target: Target, channel: str, *, limit: int, content_bytes: int
 ) -> list[MessageDetails]:
-    """Return up to *limit* leased messages of a channel, and then as many others, in the order of delivery."""
+    """Return up to *limit* leased messages of a channel, then up to *limit* others in the order of delivery."""
     parts: tuple[Row, ...] = {"state": "leased"}, _UNDELIVERED
     finds = [find_messages(target, channel=channel, limit=limit, scan=limit, **part) for part in parts]
     ids = [row.message_id for find in finds for row in find.rows(connection) if row.message_id is not None]

@@ -137,8 +137,9 @@ def run_slots(
 ) -> dict[int, int | None] | None:
     """Run the planned slots of a schedule, and store which slots are done. Call it in a transaction of its own.
 
-    Return the message id of each slot, None if its message was dropped. If another worker was first or has the schedule
-    locked, or the schedule changed, do nothing and return None.
+    Return the message id of each slot that was run, None if its message was dropped. Do nothing and return None if
+    another worker was first or has the schedule locked, if the schedule was changed, paused or removed, or if *plan*
+    reaches into the future.
     """
     rows = call(
         schema,

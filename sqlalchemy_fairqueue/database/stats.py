@@ -133,11 +133,7 @@ def read_contention(connection: Connection, target: Target, *, limit: int) -> Co
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """Return the contention of each queue, with up to *limit* channels of each of three sorts.
-
-    These are the channels that wait longest, those with the most leased messages, and those that have scheduled or held
-    messages but no ready one.
-    """
+    """Return the contention of each queue, with up to *limit* channels of each sort (see ``fq_contention``)."""
     doing = "read the contention of"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)

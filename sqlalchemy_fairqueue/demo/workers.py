@@ -51,7 +51,6 @@ class Workers:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def replace(self, name: str) -> None:
-        """Kill a worker by SIGKILL, and start another in its place."""
         member = self.members.pop(name)
         member.kill()
         member.join()

@@ -1,4 +1,4 @@
-"""Examines an installation by all checks that the connected role may make, one after the other."""
+"""Examines an installation by the checks that its version and the role's rights allow, one after the other."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The outcome of all checks, with the findings in the order of the checks."""
+    """The findings about an installation, in the order of the checks."""
 
     schema: str
     version: int
@@ -115,7 +115,7 @@ def _possible_checks(context: CheckContext) -> tuple[list[Check], list[Check]]:
 
 
 def _is_possible(context: CheckContext, check: Check) -> bool:
-    """Return whether the role may read what a check reads; what does not exist counts as readable."""
+    """Return whether the role may call the functions and read the tables of a check, as far as these exist."""
     schema, functions, tables = context.schema, list(check.functions), list(check.tables)
     return not (
         (functions and context.execute("missing_function_privileges", schema=schema, functions=functions).all())

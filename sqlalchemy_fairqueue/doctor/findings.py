@@ -88,7 +88,7 @@ def query(name: str, schema: str | None = None) -> TextClause:
 
 
 def pasted(name: str, schema: str) -> list[str]:
-    """Return the statements of a repair, the file ``queries/<name>.sql``, each as one line to paste."""
+    """Return the statements of the file ``queries/<name>.sql``, which repairs something, each as one line to paste."""
     lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(name).split(";\n"))
     tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
     # The schema is inserted last, since its name may contain blanks and brackets, which the steps above would change.
@@ -107,7 +107,7 @@ class CheckContext:
     Attributes:
         connection: Each check has its own read-only transaction on it.
         queue: The only queue to check; None: all.
-        max_age: A ready message that waits for longer is worth a warning.
+        max_age: A queue is behind if its oldest ready message waits for longer, although workers could take messages.
         allowed: Objects that may differ from the installed version, such as ``index message_tenant``.
     """
 
@@ -132,8 +132,8 @@ class Check:
 
     Attributes:
         nothing: What to say if there is no finding; None: say nothing.
-        functions: Functions that it calls, which monitors and operators may execute.
-        tables: Tables that it reads, which are granted to nobody.
+        functions: Functions that it calls. For a role that may not execute them the check is left out.
+        tables: Tables that it reads, which no grant includes. For a role that may not read them it is left out.
         any_version: Whether it can check versions that this library cannot use.
     """
 

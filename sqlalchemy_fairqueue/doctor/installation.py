@@ -66,7 +66,7 @@ _DENIED = re.compile(r"\bfq_\w+|\bschema\b")
 
 
 def needed_kind(error: DBAPIError) -> str | None:
-    """Return the kind of work whose grant allows what the server denied to the role; None if there is none."""
+    """Return the kind of work whose grant allows what the server denied; None if none does, or nothing was denied."""
     if sqlstate_of(error) != _NO_PRIVILEGE or not (denied := _DENIED.search(refusal_of(error).message)):
         return None
     if denied[0] == "schema":

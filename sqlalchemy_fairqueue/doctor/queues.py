@@ -119,9 +119,9 @@ def recent_pasts(
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield findings about a queue, the gravest first; ``values["state"]`` of each names the state in a few words.
 
-    A queue is behind if it is so by more than *max_age* now, and was at each point of the last minute in *past*. By the
-    present alone, the state of a queue whose wait is about *max_age* would change with each dequeue. *past* begins with
-    the oldest point; it is empty if none is known.
+    A queue counts as behind if its :func:`behind` is more than *max_age* now and at each point of the last minute in
+    *past*. By the present alone, the state of a queue whose wait is about *max_age* would change with each dequeue.
+    *past* begins with the oldest point; it is empty if none is known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -254,7 +254,7 @@ _HELD_LONG = timedelta(minutes=1)
 
 @check("nobody keeps a queue from being dequeued", functions=("fq_dispatch_holders",))
 def check_dispatchers(context: CheckContext) -> Iterator[Finding]:
-    """Find sessions and prepared transactions that keep the dispatch row of a queue locked."""
+    """Find who keeps the dispatch row of a queue locked, or blocks the session that has locked it."""
     for row in _held_dispatch_rows(context):
         yield _dispatcher(row, current_role(context.connection))
 

@@ -92,7 +92,6 @@ def _a(kind: str) -> str:
 
 @check()
 def check_ownership(context: CheckContext) -> Iterator[Finding]:
-    """Check that all partitions of the history belong to the owner of the history."""
     found = context.execute("foreign_partitions", schema=context.schema).all()
     if not found:
         return

@@ -124,7 +124,7 @@ def _repeated_ids(schema: str, count: int) -> Finding:
 _PRUNE = "fairqueue history prune; a worker does it by itself if its role may execute fq_keep_history"
 _MAX_COUNTED = 100_000
 _FIRST = timedelta(minutes=5)
-"""A worker begins its first housekeeping within a minute of its start, and has done it after this time."""
+"""Rows may be in the default partition for this long: the housekeeping of a new worker begins within a minute."""
 
 
 @check(tables=("fq_queue",))
@@ -150,7 +150,7 @@ def _impostors(context: CheckContext) -> Iterator[Finding]:
 
 def _transactions(context: CheckContext) -> Iterator[Finding]:
     # Readers of the history go on after the last transaction id that they read, so they miss rows with ids of another
-    # server. A role that may not read the history gets no finding here: another check finds missing privileges.
+    # server. A role that may not read the history gets no finding here, since its work needs no such right.
     if not context.execute("history_readable", schema=context.schema).scalar():
         return
     foreign = context.execute("history_foreign", most=_MAX_COUNTED).scalar()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
-"""Environment variable that names a running server by a database URL, whose role may create databases."""
+"""Environment variable that names a running server by a database URL. Its role must be allowed to create databases."""
 
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
 """Environment variable that names a running server for the pytest plugin, which ignores ``DATABASE_URL_VARIABLE``."""

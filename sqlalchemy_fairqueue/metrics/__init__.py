@@ -1,7 +1,6 @@
-"""Prometheus metrics of queues and workers, to register, to mount in an application, or to serve alone.
+"""Prometheus metrics of queues and workers (extra ``metrics``), to register, mount in an application, or serve alone.
 
-No metric has a label whose values are tenants: the number of series depends on queues and workers alone. The extra
-``metrics`` is needed.
+No metric has a label whose values are tenants: the number of series depends on queues and workers alone.
 """
 
 from sqlalchemy_fairqueue.metrics.applications import asgi_application, wsgi_application

@@ -211,7 +211,7 @@ class QueueCollector(Collector):
     """The metrics of queues, and of workers of this process: ``REGISTRY.register(QueueCollector(engine))``.
 
     A scrape asks the database at most once, in one transaction that locks nothing. The last figures are used again for
-    two seconds, or longer: for 60 times as long as it took to read them. If the database does not answer,
+    two seconds, or for 60 times as long as it took to read them if that is longer. If the database does not answer,
     ``fairqueue_up`` is 0, the metrics of queues are missing, and all others of the registry are exported.
 
     Args:
@@ -219,6 +219,7 @@ class QueueCollector(Collector):
             short ``connect_timeout`` and ``statement_timeout``. An AsyncEngine is only for :func:`asgi_application`.
         queues: The queues. Default: all of the installation.
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
+        workers: Workers of this process whose metrics are exported too.
         figures: The figures of a dashboard in this process, given in place of *engine* and *queues*.
 
     Example:

@@ -135,10 +135,10 @@ class MessageMixin(ContentMixin, columns.fq_message):
     ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
     since 1970. For a due message with a ``priority`` it is the negative of the priority or, if priorities age in the
     channel, an earlier time. The greatest bigint means that the message waits for others of its ``ordering_key``.
-    ``returned_at`` is when the message last went back to the channel or was brought forward. ``delivered_at`` is stored
-    if the queue records its history. ``key_outlives`` is true if the period of the key begins when the message ends.
-    ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what the delivery charged the
-    channel, in a queue that is fair by seconds.
+    ``returned_at`` is when the message last went back to the channel, was brought forward or was promoted.
+    ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the key
+    begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what
+    the delivery charged the channel, in a queue that is fair by seconds.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -265,7 +265,7 @@ class ResultMixin(columns.fq_result):
     """The result of a message that has ended, kept until ``expires_at``.
 
     ``outcome`` is "completed", "cancelled", or "unkept": the message is completed, and ``problem`` says why its result
-    is missing. ``content`` is the encoded result; None if the handler returned None. ``queue.result`` reads the row.
+    is missing. ``content`` is the encoded result; None if the handler returned None, or if there is no result.
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -397,7 +397,7 @@ class GroupNoteMixin(columns.fq_group_note):
 
 @mapping("queue.result(engine, ..., timeout=...) writes it")
 class ResultWaitMixin(columns.fq_result_wait):
-    """A process that waits for the result of a message, until ``waiting_until``."""
+    """A call of ``queue.result`` that waits for the result of a message, until ``waiting_until``."""
 
 
 @mapping("workers of the queue write it when they run a slot")
@@ -426,7 +426,7 @@ class GrantMixin(columns.fq_grant):
 class LoadMixin(columns.fq_load):
     """A committed bulk load. Another run of its Spark job under the same ``job_id`` adds nothing.
 
-    The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the streaming query.
+    The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the id of the streaming query.
 
     See Also:
         :class:`History`

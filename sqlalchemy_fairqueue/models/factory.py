@@ -139,8 +139,8 @@ def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = 
     """Declare the grants of an installation, so that ``alembic revision --autogenerate`` writes the operations.
 
     Declare all grants, on the MetaData that ``env.py`` compares, since autogenerate revokes every other grant in the
-    schema. Without any call for a schema, it leaves the grants there alone. Calls for the same schema add up; a call
-    without grants declares that no role has any. Two different grants of one kind to a role raise ValueError.
+    schema. Without any call for a schema, it leaves the grants there alone. Calls for the same schema add up; if none
+    of them has grants, no role shall have any. Two different grants of one kind to a role raise ValueError.
 
     Example:
         >>> declare_grants(MetaData(), RoleGrant("web", "producer"), RoleGrant("worker", "consumer"))

@@ -132,7 +132,7 @@ def _refuse_delete(_mapper: Mapper[Any], _connection: Connection, target: Fairqu
 
 @event.listens_for(FairqueueMixin, "instrument_class", propagate=True)
 def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
-    """Refuse a class whose own ``__table_args__`` replaces that of its mixin."""
+    """Refuse a class whose own ``__table_args__`` loses constraints, indexes or the schema of its mixin."""
     given = [base for base in class_.__mro__ if "__table_args__" in vars(base)]
     ours: list[Any] = [base for base in given if issubclass(base, FairqueueMixin)]
     if not ours or given[0] is ours[-1] or mapper.inherits is not None:
@@ -215,7 +215,7 @@ def columns_of(table: str) -> type[FairqueueMixin]:
 
 
 def mapping(verbs: str, *, key: tuple[str, ...] = ()) -> Callable[[Mixin], Mixin]:
-    """Return a class decorator that gives a mixin the constraints and indexes of its table, named as there.
+    """Return a class decorator that gives a mixin the constraints and indexes of its table, with their names.
 
     Args:
         verbs: What writes the table, as :class:`ReadOnlyModel` tells users.
@@ -266,7 +266,7 @@ def _type(name: str, facts: Mapping[str, str], *, as_number: bool) -> TypeEngine
 def _column(facts: Mapping[str, str], kind: TypeEngine[Any]) -> Any:
     default = facts.get("default")
     if default is not None and default.startswith("nextval("):
-        # SQL functions take numbers from the sequence; inserts have no default.
+        # The MetaData does not have the sequence, and only SQL functions insert rows.
         default = None
     identity = [Identity(always=True)] if facts.get("identity") == "a" else []
     return mapped_column(

@@ -59,7 +59,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Trace and measure the queues of this process from now on. Call it once, in producers and in workers.
+    """Trace and measure the queues of this process from now on. Call it once in each producer and worker.
 
     The headers of a message keep the context of the span in which it is enqueued, so that the trace goes on after the
     COMMIT. A call of a handler is a ``process`` span; statements by which a worker settles are ``settle`` spans.
@@ -243,7 +243,7 @@ def _measured(queue: str, name: str) -> dict[str, str]:
 
 
 def _seen(span: Span, outcome: Any) -> Any:
-    """Note on the span how the handler wants the delivery to be settled."""
+    """Note on the span if a handler wants a retry, a release or a bury, and return its outcome."""
     returned = outcome if isinstance(outcome, type) else type(outcome)
     for kind in (Retry, Release, Bury):
         # A subclass of the application counts as the library's class.
@@ -285,7 +285,7 @@ def observe_queues(
 
 
 def _reader(figures: SharedFigures) -> Callable[[], Iterable[QueueFigures]]:
-    """Return a function for all gauges. It asks the database at most once in an export, even if that fails."""
+    """Return a function that reads the queues for all gauges, at most once in an export, even if the reading fails."""
     again_at = 0.0
 
     def read() -> Iterable[QueueFigures]:

@@ -38,8 +38,9 @@ class Queue(
     otherwise in the session's or connection's transaction. A call that is sent at once does not see what a session has
     only recorded. On an async target, a call that is sent at once returns a coroutine.
 
-    A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. The verbs
-    that a session records raise AutocommitError in AUTOCOMMIT. A missing or too old installation raises SchemaMismatch.
+    A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. On a
+    session or connection in AUTOCOMMIT the verbs that a session records raise AutocommitError. A missing or too old
+    installation raises SchemaMismatch.
 
     Args:
         name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.

@@ -126,7 +126,7 @@ class DeadLetters(Facet[QueueBase]):
         AUTOCOMMIT the call raises AutocommitError. The call locks the dead letters and their keys, and waits for
         transactions that add or settle a message with one of these keys. With ids it also waits for another redrive or
         purge of these dead letters. Without ids it skips locked dead letters and tries at most *limit* (1 to 100,000),
-        last those whose key another message holds. To redrive all, repeat the call until no outcome is "redriven".
+        first those whose key no message holds. To redrive all, repeat the call until no outcome is "redriven".
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -229,8 +229,8 @@ class Admin(Facet[QueueBase]):
         Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both, which find no dead letters.
         Of several messages with the ordering key, the call chooses the leased one, or else the next one.
 
-        The outcome is "due"; "unchanged" if it was ready; "redriven" if it was dead; "leased"; "duplicate" if it is
-        dead and another message holds its key; "missing" if it is done, withdrawn, or in another queue.
+        The outcome is "due"; "unchanged" if it was ready or held; "redriven" if it was dead; "leased"; "duplicate" if
+        it is dead and another message holds its key; "missing" if it is done, withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT the call raises AutocommitError. The call locks the message, and waits for a transaction that
@@ -453,8 +453,7 @@ class Admin(Facet[QueueBase]):
         queue that records its history knows what was served, and how long handlers took. The call reads the samples in
         question and at most 10,000 attempts of the history.
 
-        *over* is how far back to look, a minute to a day. The points are 1 minute apart if *over* is at most 100
-        minutes, 5 minutes apart if it is at most 500 minutes, and otherwise 15 minutes apart.
+        *over* is how far back to look, a minute to a day. The points are 1, 5 or 15 minutes apart, 100 at most.
         """
         check_names(channel=channel)
         check_duration("over", over, timedelta(minutes=1))

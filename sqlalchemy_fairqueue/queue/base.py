@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     R_co = TypeVar("R_co", covariant=True)
 
     class BoundVerb(Protocol[W_contra, A_contra, P, R_co]):
-        """A verb bound to a queue; on an async target it returns a coroutine."""
+        """A verb bound to a queue; on a target of type A_contra it returns a coroutine."""
 
         @overload
         def __call__(self, where: W_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...

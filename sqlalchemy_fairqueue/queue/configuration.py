@@ -54,8 +54,8 @@ class ConfigurationMethods(QueueBase):
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
                 None sets the time of kinds without their own; the value None removes a kind's own time.
-            result_retention: How long the results of handlers are kept, so that :meth:`result` can read them. The
-                setting applies to messages delivered after the commit. None: not at all, the initial value.
+            result_retention: How long the results of handlers are kept, so that :meth:`result` can read them. None: not
+                at all, the initial value. Messages that are delivered while this is None get no result.
             default_plan: The name of the plan that channels created from now on follow; ``plans.configure`` makes
                 plans. The plan takes precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
@@ -195,14 +195,14 @@ class Plans(Facet[QueueBase]):
         ``configure(where, default_plan="gold")``. Fields that a channel overrides keep their values. *policy* and
         *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan starts without limits.
 
-        Every dequeue after the commit applies the new max_concurrency, rate and weight. Enqueues to a channel follow
-        the old values of the other fields until the plan is copied to the channel. Each dequeue copies the plan to up
-        to a thousand channels; on an Engine this call copies it to all before it returns, except for channels that
-        other transactions have locked. ``list`` tells whether all have the change.
+        Every dequeue after the commit applies the new max_concurrency, rate and weight. The other fields of a channel
+        keep their old values until the plan is copied to the channel. Each dequeue copies the plan to up to a thousand
+        channels; on an Engine this call copies it to all before it returns, except for channels that other transactions
+        have locked. ``list`` tells whether all have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
-        plan, and for transactions that put a channel on it. When a plan first sets max_concurrency, a transaction may
-        be completing a message of a channel of the plan. Then this channel is not served until that transaction ends.
+        plan, and for transactions that put a channel on it. When a plan first sets max_concurrency or max_cost_out, a
+        channel of the plan is not served while a transaction has a leased message of the channel locked.
         """
         check_name("plan", name)
         operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
@@ -256,8 +256,8 @@ class Limits(Facet[QueueBase]):
 
         ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together the queues of
         a limit never exceed it. While all these queues have messages, they get equal parts. What one queue does not
-        use, the others get. Dequeues from these queues run one after another. A consumer that the limit holds back
-        polls 50 times a second. The call locks the limit. No dequeue serves these queues until the transaction ends.
+        use, the others get. Dequeues from these queues run one after another. A consumer that waits for a slot polls 50
+        times a second. The call locks the limit. No dequeue serves these queues until the transaction ends.
 
         Values that are not given stay; None lifts a limit. *max_concurrency* limits how many messages the queues have
         leased together, *max_cost_out* what these messages cost, and *rate* their messages or cost in a time.

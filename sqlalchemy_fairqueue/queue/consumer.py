@@ -54,7 +54,7 @@ class Consumer:
 
     *name* is stored with its leases. If a dequeue takes messages, the consumer calls *keep* with their lease and with
     ``time.monotonic()`` from before the dequeue. *keep* returns the lease object that the deliveries get; a worker
-    returns a lease that it extends. *is_held_up*: the last dequeue found a due message that another transaction locks.
+    returns a lease that it extends. *is_held_up*: the last dequeue found something due that others have locked.
     """
 
     def __init__(

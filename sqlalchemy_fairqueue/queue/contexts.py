@@ -34,7 +34,7 @@ _NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
 class HeldState(Protocol):
-    """The state of a delivery that a worker holds; its context reads and writes it."""
+    """The state of a delivery that a worker holds. A :class:`Context` reads and writes this state."""
 
     cancelled: bool
     stopping: bool
@@ -102,7 +102,7 @@ class Context:
         """Retry one delivery of a batch, and count its attempt, however the others are settled.
 
         The worker settles the delivery when the handler returns, in the handler's transaction if it takes a session. If
-        the handler raises, its exception settles the whole batch. The same applies to :meth:`release` and :meth:`bury`.
+        the handler raises, this call has no effect. The same applies to :meth:`release` and :meth:`bury`.
         *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:

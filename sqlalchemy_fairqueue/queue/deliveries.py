@@ -55,7 +55,7 @@ class DeliveryMethods(QueueBase):
         The lease is committed when the call returns, and ends *lease* (up to 365 days) from now or a little later.
         Until then the caller must complete, retry, release or bury each delivery. Afterwards another consumer may hold
         the message; then these verbs and ``extend`` raise LeaseLost. The call runs READ COMMITTED transactions of its
-        own, one statement each, and waits for no lock. ``due_in`` of the result says when to poll again.
+        own, one statement each, and waits 5 ms at most for a lock. ``due_in`` of the result says when to poll again.
 
         Args:
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message

@@ -35,9 +35,10 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or stop. The resource that it returns has the function's name.
+    """A function that a worker calls at its start or stop.
 
     Attributes:
+        name: The function's name. The resource of an on_start function has this name too.
         takes: The names of the resources that the function takes, by parameter.
         resource_type: The type of the resource, from the function's annotation; None if unknown.
     """
@@ -107,7 +108,8 @@ class LifespanMethods(QueueBase):
         The function takes resources as :meth:`on_start` functions do, and may not yield. On_stop functions run when all
         handlers have returned and all deliveries are settled, or when the worker no longer waits for that. They run in
         reverse order of declaration. Then the code after the yields of on_start functions runs, in reverse order too.
-        If an on_start function of the queue failed, its on_stop functions do not run. If one fails, others still run.
+        If an on_start function of a queue failed, the on_stop functions of this queue do not run. If an on_stop
+        function fails, the others still run.
 
         Example:
             >>> @queue.on_stop
@@ -279,8 +281,9 @@ class HandlerMethods(LifespanMethods):
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
-                function raises, its exception decides about all. A message that was tried before comes alone, so that a
-                message that fails each time makes no others dead letters. Limits, rates and costs count each message.
+                function raises, its exception decides about all, but if one was cancelled, the others are released. A
+                message that was tried before comes alone, so that a message that fails each time makes no others dead
+                letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -311,7 +314,8 @@ class HandlerMethods(LifespanMethods):
         ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        Workers without the function release the reports. ``configure(on_dead_kinds=...)`` without *kind* ends them.
+        Workers without the function release a report up to 15 times. ``configure(on_dead_kinds=...)`` without *kind*
+        ends the reports.
 
         Example:
             >>> @queue.on_dead("parse")

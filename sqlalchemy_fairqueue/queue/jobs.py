@@ -269,7 +269,8 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's
         defaults. A message with a payload that does not fit is dead at once, with a reason that names the argument. If
-        a worker does not know an argument or the kind, it leaves the message to other workers, which may know it.
+        a worker does not know an argument or the kind, it releases the message up to 15 times, since other workers may
+        know it; after that the attempts fail.
 
         Args:
             kind: The kind of its messages. Default: the function's name.

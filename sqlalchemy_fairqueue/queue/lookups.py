@@ -62,7 +62,7 @@ class LookupMethods(QueueBase):
 
     @verb
     def stats(self, where: Where) -> QueueStats:
-        """Return how many messages are ready, scheduled, leased and dead, who works on them, and what holds them up.
+        """Return counts of messages by state, of consumers, and of messages that limits, rates or a pause hold back.
 
         The call takes about 10 us for each channel that has messages, and reads all scheduled, prioritised, leased and
         dead messages. It reads neither the other messages nor idle channels.
@@ -87,7 +87,7 @@ class LookupMethods(QueueBase):
         """Return at most *limit* (1 to 100,000) channels by name, with counts, policy, and when they were last served.
 
         *after* is the last name of the previous page; names sort as UTF-8 bytes. With *busy* the call returns only
-        channels that have ready, scheduled or leased messages, or signals that no dequeue has heard.
+        channels that have messages, or signals that no dequeue has heard.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

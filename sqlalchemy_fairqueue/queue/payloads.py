@@ -59,7 +59,7 @@ class PayloadSchema:
         """Convert the arguments of a call to the plain values of a payload.
 
         A missing or unknown argument raises TypeError. A value raises PayloadError if its annotation does not allow it,
-        or if it would not come back equal and of the same type.
+        or if it would come back changed.
         """
         given = kwargs
         # The arguments are bound only if needed, since binding takes longer than everything else.
@@ -93,7 +93,7 @@ class PayloadSchema:
         return _plain(value, f"argument {name!r} of job {self.kind!r} is", self._path(f"$.{name}"))
 
     def decode(self, payload: Any) -> Any:
-        """Convert a payload to the arguments of a call, or raise PayloadError. Optional ones may be missing."""
+        """Convert a payload to a call's arguments, or raise PayloadError. Arguments with a default may be missing."""
         return self._convert(payload, payload if isinstance(payload, Mapping) else {})
 
     def check_known(self, payload: Any) -> None:
@@ -294,7 +294,7 @@ def _plain_model(value: Any) -> Any:
 
 
 def _model(cls: Any, value: Any) -> Any:
-    """Make a pydantic model of plain values, through JSON, since a strict model takes a date only from JSON."""
+    """Make a pydantic model of plain values, through JSON, since only there a strict model takes a date as text."""
     if not _is_model(cls):
         raise TypeError(f"a {cls.__name__} cannot be converted")
     if type(value) is cls:
@@ -335,7 +335,7 @@ class Loss:
 
 
 def find_loss(given: Any, found: Any) -> Loss | None:
-    """Return the first part of a value that does not come back equal and of the same type, or None.
+    """Return the first part of a value that would come back changed, or None.
 
     Dataclasses, classes of attrs, structs of msgspec and models of pydantic are compared field by field, since their
     ``__eq__`` may leave out fields, and is false if a field is NaN.

@@ -168,7 +168,7 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def pause(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Pause a schedule. Slots of the pause, and late ones before it, are skipped, whatever its catch_up.
+        """Pause a schedule. Slots of the pause, and slots before it that did not run yet, are skipped.
 
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
         :meth:`remove`. A missing schedule raises UnknownSchedule, on a session at the COMMIT.
@@ -177,7 +177,7 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def resume(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Resume a schedule with its first slot after now. Locks and errors are those of :meth:`pause`."""
+        """Resume a paused schedule with its first slot after now. Locks and errors are those of :meth:`pause`."""
         return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=False)], None)
 
     @verb
@@ -204,7 +204,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules that the database has, sorted by channel and name.
+        """Return at most *limit* (1 to 100,000) schedules, sorted by channel and name.
 
         *after* is the last schedule of the previous page.
         """

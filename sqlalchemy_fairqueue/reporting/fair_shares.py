@@ -131,7 +131,7 @@ class FairShares:
         return self.indexes[~np.isnan(self.indexes)]
 
     def share_of(self, number: int) -> float | None:
-        """Return the service of a channel as a fraction of its fair share; None if it never had a backlog."""
+        """Return a channel's service as a fraction of its fair share; None if it had no backlog when a window began."""
         return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
 
     def denial_of(self, number: int) -> Denial | None:

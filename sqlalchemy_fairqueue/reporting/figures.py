@@ -110,7 +110,7 @@ class QueueCosts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy and plan of a channel when the report was made; None means no limit, no plan."""
+    """The policy and plan of a channel when the report was made, or its policy in a replay. None: no limit, no plan."""
 
     max_concurrency: int | None = None
     rate_interval: timedelta | None = None
@@ -128,8 +128,8 @@ class ChannelFigures:
         service: From started to finished.
         slowdown: (wait + service) / service, with a service of at least 10 ms; at least 1.
         denied_wait: How much shorter the mean wait would have been with its fair share; a lower bound.
-        fair_share: What the channel was served while it had a backlog, as a fraction of its fair share of that time.
-            None: it had no backlog.
+        fair_share: What the channel was served in windows that began with a backlog of the channel, as a fraction of
+            its fair share of these windows. None: there was no such window.
         backlogged: The time in which it had messages ready and not started.
         starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
         greatest_concurrency: The most messages of the channel that were leased at once.
@@ -179,7 +179,6 @@ class WindowFigures:
     """A queue in one window of time.
 
     Attributes:
-        completed: Attempts that completed their message.
         waiting: Messages ready and not started at the end of the window.
         wait: Waits of the attempts that started; None: no attempts.
         fairness: Mean of Jain's index in this window; None: no channels competed.
@@ -203,9 +202,7 @@ class QueueFigures:
         busy: The time in which at least one message was leased.
         fairness: Mean of Jain's index, which is taken in each fairness window; None: no channels competed.
         least_fairness: The index of the least fair of the fairness windows.
-        fairness_window: The width of the fairness windows.
         contended: Of the fairness windows in which attempts started, the fraction in which channels competed.
-        window: The width of the windows in *windows*.
     """
 
     queue: str

@@ -51,7 +51,7 @@ class ArchiveFile(NamedTuple):
 
     @classmethod
     def named(cls, path: str) -> ArchiveFile | None:
-        """Return the file that a path (with slashes) names; None if the archive job gives no such names."""
+        """Return the file that a path (with slashes) names; None if it is not the path of an archive's file."""
         found = _FILE.fullmatch(path)
         return found and cls((date.fromisoformat(found[1]) - _EPOCH).days, int(found[2]), int(found[3]))
 
@@ -83,12 +83,12 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether rows of a day are missing before or between files, because a compaction ran meanwhile."""
+    """Return whether rows of a day are missing before or between files, as when a compaction ran meanwhile."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
 MOST_ATTEMPTS = 20_000_000
-"""The most attempts that are read into the process; they take about 200 bytes each, and 500 in a replay."""
+"""The most attempts that :func:`read_history` reads by default. Each takes about 200 bytes, and 500 in a replay."""
 
 _TEXTS = ("queue", "channel", "kind", "outcome")
 _CODES = pa.dictionary(pa.int32(), pa.string())

@@ -1,4 +1,4 @@
-"""Kernel of the report: walks through the events of a queue in the order of time, compiled if numba is installed.
+"""Kernel of the report: walks through the events of a queue in the order of time, and can be compiled by numba.
 
 Times are microseconds. Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by
 water-filling: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. Compiled functions call no
@@ -81,7 +81,7 @@ class Events(NamedTuple):
 
 @compilable
 def _advance(channel: Channel, at: int, served: int) -> bool:
-    """Advance a channel to an instant. Return whether it was starved until then."""
+    """Advance a channel to an instant. Return whether until then messages of it waited and none was leased."""
     starved = channel.waiting > 0 and channel.held == 0
     if channel.waiting > 0:
         channel.backlogged += at - channel.at

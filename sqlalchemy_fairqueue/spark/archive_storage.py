@@ -44,7 +44,7 @@ def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
 NAME = "_fairqueue.json"
 _FORMAT = 1
 COLUMNS_VERSION = 2
-"""The version of the columns that runs write: 0 had no ``cost``, 1 no ``group``."""
+"""The version of the columns in new files. Version 0 had no ``cost``, version 1 no ``group``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """Return the marker; None in a new folder. Raise ArchiveDamaged if only other files are there, or it is bad."""
+        """Return the marker; None in a new folder. Raise ArchiveDamaged if it is bad, or missing beside other files."""
         path = self._at(NAME)
         if self._files.exists(path):
             stream = self._files.open(path)

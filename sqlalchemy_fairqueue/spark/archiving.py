@@ -51,8 +51,7 @@ class ArchiveResult:
     """The result of a run.
 
     Attributes:
-        days: The days with new rows, in order.
-        through_xid: An id. The archive has all rows of days before *until* that transactions with lower ids recorded.
+        through_xid: The archive has all rows of days before *until* that were recorded by transactions below this id.
         until: The first day that is not archived yet.
         lost: Days with attempts that were pruned before they were archived.
     """
@@ -270,7 +269,7 @@ def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int
 
 
 def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of days, each with the first transaction to read: each archived day, and the days between them."""
+    """Yield the days before *until* in ranges, each with its first transaction to read. An archived day is a range."""
     reached = 0
     for day, high in sorted(archived.items()):
         if day >= until:
@@ -286,8 +285,8 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
     """Return the files of the archive, after removing what dead runs left.
 
-    If the connection is to another history than the archive's, raise OriginChanged and remove nothing, since a lock in
-    another database excludes no process that updates the archive.
+    If the connection is to another history than the archive's, and *accepted* does not name it, raise OriginChanged and
+    remove nothing, since a lock in another database excludes no process that updates the archive.
     """
     found = {file.path: file for file in storage.archive_files()}
     covered = superseded(found)

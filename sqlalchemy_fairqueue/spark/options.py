@@ -87,9 +87,8 @@ class TargetOptions:
 def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
     """Return the options as a value of *kind*, a frozen dataclass. Names may have any case; *ignored* are left out.
 
-    Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
-    Rate (``50/s``), Enqueue (JSON), tuple of str (separated by commas), Literal (one of its words). A field without a
-    default is required.
+    Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``), Rate (``50/s``),
+    Enqueue (JSON), tuple of str (separated by commas), Literal (one of its words). A field without default is required.
 
     Raises:
         BadOption: An option is unknown, missing, or cannot be parsed. The value of dsn is never shown.

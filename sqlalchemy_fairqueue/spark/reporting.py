@@ -80,12 +80,10 @@ def report(
     replay.
 
     Args:
-        history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time. Attempts
-            that a filter removes do not count.
+        history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time.
         policies: The frame of ``table=channels``, read once; by default no limits, and equal weights.
         settings: The settings of the recorded queues, for replays, from
             :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
-        scenarios: Scenarios to replay, for comparison with the history.
         output: As for :func:`sqlalchemy_fairqueue.reporting.report`; so are *title*, *window*, *objective*, *labels*,
             *tenant* and *replayed*.
         replays: Replays from :func:`~sqlalchemy_fairqueue.spark.replays`, instead of *scenarios*.

@@ -102,7 +102,7 @@ class Difference:
         kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger``, ``rule``, ``grant`` or
             ``schema`` (of the staging tables); ``installation`` if no version that the library knows is installed.
         name: Such as ``fq_dequeue`` or ``fq_message.kind``; for a grant, the role.
-        detail: For a change, from what to what; for an installation or a grant, what is wrong.
+        detail: For a change, what has changed; for an installation or a grant, what is wrong.
     """
 
     kind: str
@@ -120,10 +120,7 @@ class Difference:
 
 
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version, which this library may not know; None if there is no ``fq_version()``.
-
-    For an installation from before the first release, return :data:`UNRELEASED`.
-    """
+    """Return the installed version, even an unknown one or :data:`UNRELEASED`; None if there is no ``fq_version()``."""
     target = _resolved(connection, schema)
     if target is None:
         return None
@@ -134,7 +131,7 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
 
 
 def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version or None; without ``fq_version()``, the version that the objects resemble most."""
+    """Return the installed version; without ``fq_version()``, the one that the objects resemble most; or None."""
     version = installed_version(connection, schema)
     target = _resolved(connection, schema)
     if version is not None or target is None:

@@ -66,9 +66,9 @@ def schema_expression(schema: str | None) -> str:
 
 
 def in_schema(statement: str, schema: str | None) -> str:
-    """Put the schema into a statement; only the qualifier and the quotes of a body change.
+    """Put the schema into a statement; for None, return a DO block that does so when it runs.
 
-    Send the statement as it is: percent signs and colons in it stand for no parameters.
+    Send the result as it is: percent signs and colons in it stand for no parameters.
     """
     statement = statement.replace("$$", BODY)
     if schema is not None:

@@ -1,8 +1,8 @@
-"""Writes the statements that install, upgrade, downgrade, repair or drop a version, in order, without semicolons.
+"""Writes the statements that install, upgrade, downgrade, repair or drop a version, in order.
 
-Send them verbatim, all in one transaction. The first one is a guard: if the operation is not possible in the schema,
-the guard raises before anything is changed. The functions here raise ValueError for an unknown version, for versions in
-the wrong order, and for a schema name that PostgreSQL cannot keep.
+Send them verbatim, all in one transaction; no semicolon ends them. The first one is a guard: if the operation is not
+possible in the schema, the guard raises before anything is changed. The functions here raise ValueError for an unknown
+version, for versions in the wrong order, and for a schema name that PostgreSQL cannot keep.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ def assert_enqueued(
 ) -> list[Enqueued]:
     """Fail unless a message with *wanted* was enqueued; with *count*, exactly this many. Return these messages.
 
-    The AssertionError lists what was wanted and what was enqueued. Arguments and other errors are those of
-    :func:`all_enqueued`. For a job with an argument ``count``, *count* means this argument.
+    The AssertionError lists the messages that match or, if none does, all that were enqueued. Arguments and other
+    errors are those of :func:`all_enqueued`. For a job with an argument ``count``, *count* means this argument.
 
     Example:
         >>> with rolled_back(engine) as session:

@@ -1,7 +1,4 @@
-"""factory-boy factories of messages, deliveries and channels, so that a test names only what matters to it.
-
-Import this module by its name; factory-boy comes with the extra ``testing``.
-"""
+"""factory-boy factories of messages, deliveries and channels. factory-boy comes with the extra ``testing``."""
 
 from __future__ import annotations
 

@@ -184,7 +184,8 @@ def perform(
         payload: None by default. It goes through the codec.
         kind: "default" by default. Not for a job.
         session: For a handler that takes one. Nothing is committed, and nothing completed.
-        context: For a handler that takes one. Default: nothing is cancelled or lost, and no time is over.
+        context: For a handler that takes one. The handler then gets the delivery of this context, not one made of
+            *payload* and *message*. Default: nothing is cancelled or lost, and no time is over.
         resources: What on_start functions would return, by the resource's name. The functions are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others;
             also the arguments of a job. A name that is both, such as payload or kind, means the job's argument.
@@ -241,8 +242,8 @@ def drain(
     the call would perform it again and again.
 
     Messages that are due later, or that a rate holds back, stay without an error. To remove a channel's rate in the
-    test, use ``queue.configure_channel(session, channel, rate=None)``. Do not remove a queue's rate, which would stop
-    deliveries until the commit, but set a high one: ``queue.configure(session, rate="1000000/s, burst 1000000")``.
+    test, use ``queue.configure_channel(session, channel, rate=None)``. If you removed a queue's rate, deliveries would
+    stop until the commit. Set a high one instead: ``queue.configure(session, rate="1000000/s, burst 1000000")``.
 
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession, await

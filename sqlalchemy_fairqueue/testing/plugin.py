@@ -124,10 +124,7 @@ def fairqueue_async_driver() -> str:
 
 @pytest.fixture
 def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> AsyncEngine:
-    """AsyncEngine for the test's own database, like ``fairqueue_engine``.
-
-    It has no pool, so a test may use it in any event loop and need not dispose of it.
-    """
+    """AsyncEngine for the test's own database. It has no pool, so that a test may use it in any event loop."""
     from sqlalchemy.ext.asyncio import create_async_engine
 
     from sqlalchemy_fairqueue.embedded.environment import for_driver

@@ -42,7 +42,7 @@ class Change:
         changed_plan: The plan to change or remove.
         used_plan: The plan that a channel shall follow.
         channel: The channel whose state row the change locks.
-        makes: The policy, as JSON, for a missing channel if the queue has no defaults. None: it creates none.
+        makes: The policy, as JSON, for a missing channel if the queue has no defaults. None: no channel is created.
         limits: Whether the channel or queue may get a limit; the messages that are leased already must then be counted.
     """
 
@@ -60,7 +60,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue, except limits. ``defaults`` change its present defaults, else the target's policy."""
+    """Change settings of a queue, except limits. Its first ``defaults`` take other fields from the target's policy."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -230,7 +230,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 
 
 def leased_messages(share: Share) -> list[int]:
-    """Return the leased messages that new limits count and lock. First call :func:`lock_channels`, so none is added."""
+    """Return the leased messages that new limits count and lock; after :func:`lock_channels`, no more are leased."""
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
     found: list[int] = []

@@ -66,8 +66,7 @@ class Operation(Protocol):
     def target(self) -> Target: ...
 
     @property
-    def phase(self) -> int:
-        """The phase in which the operation is sent."""
+    def phase(self) -> int: ...
 
 
 @dataclass(slots=True, eq=False)

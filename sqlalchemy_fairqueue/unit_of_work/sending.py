@@ -58,7 +58,7 @@ class LockOrder:
 
     Attributes:
         furthest: The greatest lock key of its enqueues.
-        settled: Whether it has sent a settlement, a cancel, a redrive or a configuration. No enqueue may follow these.
+        settled: Whether it has sent a settlement, or what counts as one, such as a cancel. No enqueue may follow.
     """
 
     furthest: LockKey | None = None
@@ -95,7 +95,7 @@ _lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
 
 
 def lock_order_of(connection: Connection) -> LockOrder:
-    """Return the lock order of a connection's transaction; begin one if needed, or raise AutocommitError."""
+    """Return the lock order of a connection's transaction; begin a transaction if needed, or raise AutocommitError."""
     return _lock_orders.setdefault(Link(connection).transaction(), LockOrder())
 
 

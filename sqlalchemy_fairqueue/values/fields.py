@@ -1,4 +1,4 @@
-"""Fields that people set, each defined once: how a value is checked, parsed, written as text, and stored in columns."""
+"""Rates, and the sorts of fields that people set: how a value of each is checked, parsed, shown and stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECOND: Final = timedelta(seconds=1)
 # Unless the burst is given, a consumer may come this late without losing throughput.
 _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000_000
-# Units that people write after "per", in addition to those of durations.
+# Units that people write after the slash of a rate, in addition to those of durations.
 _WORDS: Final = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d", "week": "w"}
 _TEXT = re.compile(
     r"(\d+(?:\.\d+)?)\s*/\s*([\w.]+)(?:\s+of\s+(messages|cost))?(?:\s*,\s*burst\s+(\d{1,20}))?", re.ASCII
@@ -45,9 +45,10 @@ class Rate:
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.
-        per: The time that *count* is for. per / count must be 1 microsecond to 365 days; it is rounded to microseconds.
-        burst: Messages or cost that may come in a row, 1 to a billion. None: what the rate allows in 0.1 s, at least 1.
-            A smaller burst loses throughput, since consumers come a little late: a burst of 1 loses 16 % at 50/s.
+        per: The time that *count* is for, up to 365 days. per / count, in whole microseconds, must be 1 us to 365 days.
+        burst: Messages or cost that may come in a row, 1 to a billion, but no more than the rate allows in 365 days.
+            None: what the rate allows in 0.1 s, at least 1. A smaller burst loses throughput, since consumers come a
+            little late: a burst of 1 loses 16 % at 50/s.
         of: "messages" or "cost". The cost of a message is what ``enqueue(cost=)`` declares, by default 1; in a queue
             that is fair by seconds, it is the milliseconds that the handler takes.
 
@@ -173,8 +174,7 @@ class Definition(ABC):
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
         holds: When a change begins to apply, in words.
-        refuses: Whether the field can keep new messages out. A replay refuses such a field, since the history does not
-            record the messages that the field kept out.
+        refuses: Whether the field can keep new messages out. The history lacks these, so a replay refuses the field.
     """
 
     help: str = ""

@@ -201,8 +201,8 @@ class CancelReceipt:
         message_id: None if the cancel named messages by their key or ordering key.
         outcome: On a session None until the COMMIT. "cancelled": the message is never delivered. "leased": a consumer
             holds it; it is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing":
-            it was done, dead, withdrawn before, or in another queue. For several messages: "leased" if any is leased,
-            else "cancelled" if any was cancelled, else "missing".
+            the message has ended, or the queue never had it. For several messages: "leased" if any is leased, else
+            "cancelled" if any was cancelled, else "missing".
         outcomes: The outcome of each message, by id; None as long as *outcome* is None. If the cancel named messages by
             a key that none has, it is empty.
 
@@ -420,8 +420,8 @@ class Batch:
 class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in the order of the channels' turns.
 
-    ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: nothing is scheduled, or
-    the queue is paused.
+    ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: nothing is known to become
+    due by itself.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
@@ -497,7 +497,7 @@ class GroupCancellation(NamedTuple):
 
     Attributes:
         cancelled: Members that are gone.
-        leased: Members that consumers hold. Such a member is gone too, unless its consumer completes it.
+        leased: Members that consumers hold. If their consumers complete them, the group still counts them as cancelled.
 
     See Also:
         :class:`~sqlalchemy_fairqueue.queue.Groups`

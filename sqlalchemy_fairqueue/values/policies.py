@@ -1,4 +1,4 @@
-"""Channel policies, changes of them, and the marker for an argument that leaves a value as it is."""
+"""Channel policies, changes of them, and the marker for an argument that was not given."""
 
 # ruff: noqa: RUF009 - the calls make fields
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""The default of arguments for which None is a value. With this default, what the argument sets stays as it is."""
+"""The default of arguments for which None is a value. It means that the argument was not given."""
 
 
 # Without slots, since ChannelStats has this and another base, and only one of the two may have slots.

@@ -123,8 +123,8 @@ class Wait:
 
     Attributes:
         until: By when a rate allows the message, or a scheduled message is due. None: unknown.
-        takers: Up to three channels that hold the capacity it waits for, those with the most leased messages first.
-            Empty: no other channel holds such capacity.
+        takers: If the reason is others' turn, or a limit or rate of the queue or a shared one: up to three other
+            channels of the queue that have leased messages, those with the most first.
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes before it, or the dead letter that holds this key; or None.
@@ -234,14 +234,14 @@ class QueueStats(QueueCapacity):
         paused: Ready messages in paused channels; all ready messages if the queue is paused.
         limited: Ready messages that a limit or a rate holds back: of the channel, of the queue, or a shared one.
         held: Due messages that wait for others of their ordering keys.
-        dropped: Messages that were ever dropped because their channel was full.
-        current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
-            until the first delivery or limit of the queue.
+        dropped: Messages that were dropped because their channel was full. Forgotten channels do not count.
+        current_concurrency: Messages that count against max_concurrency; ended ones count until their signals are
+            heard. None until the first delivery or limit of the queue.
         current_cost: What the messages of *current_concurrency* cost.
         next_cost: The cost of the message that is delivered next. None: the dispatcher knows of no ready message.
         rate_allows_at: When the rate allows the next message, or allowed it. None: no rate.
-        noted_at: When a dequeue last updated the figures of limits and rates, or None.
-        signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
+        noted_at: When the figures of limits and rates were last updated, or None.
+        signals: Signals that are not heard yet. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
         served_since: Five minutes ago or, if later, the time of the oldest of the last 2,000 attempts of all queues.
@@ -332,7 +332,7 @@ class ChannelDemand:
         behind: The message that the first held message waits for. None: no message is held, or some are ready.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
-        opens_at: Dequeues skip it until then, since its rate is used up or its first message is not due. None: neither.
+        opens_at: Until when dequeues skip it, because its rate is used up or its first message is not due; or None.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
 
@@ -611,8 +611,8 @@ class MessageDetails:
             (``on_dead="hold"``). None: it goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When the consumer that holds it got it. None: nobody holds it, or the queue recorded no history.
-        returned_at: When it last came back to its channel, or was brought forward. None: never since it was enqueued or
-            replaced.
+        returned_at: When it last came back to its channel, was brought forward, or came due with a priority. None:
+            nothing of this since it was enqueued or replaced.
         max_attempts: The message becomes a dead letter after this many attempts, or sooner by its kind's retry policy.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled and a consumer still holds it.
@@ -816,7 +816,7 @@ class TrendPoint:
 class HandlerTimes:
     """How long handlers of a kind took, from the delivery to the end of the attempt.
 
-    ``counts`` are the attempts by time: those below 1 ms, from 1 to 3 ms, from 3 to 10 ms, and so on.
+    ``counts`` are the completed, retried and buried attempts by time: below 1 ms, from 1 to 3 ms, and so on.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -832,7 +832,7 @@ class HandlerTimes:
 
     @property
     def attempts(self) -> int:
-        """The number of all attempts."""
+        """The sum of ``counts``."""
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:

@@ -278,7 +278,7 @@ class ScheduleInfo:
 
     Attributes:
         name: Unique in the channel.
-        jitter: Most time from a slot to the delivery of its message.
+        jitter: Most time from a slot until its message is due.
         in_code: Whether ``Queue.periodic`` declares it.
         state: "active"; "paused"; "failing", see *problem*; "overdue" if it has been due for more than five minutes.
         next_run_at: The next slot. None if the schedule is paused, or this machine cannot read its zone or expression.

@@ -44,8 +44,7 @@ State that several threads share, and who writes it:
   one thread that writes it.
 
 Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time
-limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others. The
-listener starts with the fetcher's first poll.
+limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others.
 
 Stop (``Runtime.end``): the worker begins no further handler, and tells running ones that it stops. The fetcher stops
 after its present dequeue. The worker releases the deliveries in the buffer; these attempts do not count. When the grace

@@ -55,7 +55,6 @@ class Answer:
     Attributes:
         ended: The outcome that the handler returned or raised, or the MessageCancelled that it raised; for any other
             exception a RemoteError. A returned value that is no outcome is sent only if the queue keeps results.
-        cause: The cause of an outcome that the handler raised.
     """
 
     ended: _Sent
@@ -85,7 +84,7 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a delivery and return the pickled Answer. Tell the worker when the import ends and the timeout begins."""
+    """Handle a batch and return the pickled Answer. Tell the worker that the import has ended: the timeout begins."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:
@@ -233,7 +232,7 @@ class ChildProcesses:
         Raises:
             HandlerCrashed: The child ended while the handler ran.
             HandlerTimeout, LeaseLost, MessageCancelled: Why the child was killed.
-            WorkerError: No child could be started, or it took too long to import the handler.
+            WorkerError: A new child ended before it could begin, or a child was not ready for the call in time.
             BaseException: What the handler raised: an outcome, or a RemoteError.
         """
         deliveries = [one.delivery for one in held.batch]
@@ -253,7 +252,7 @@ class ChildProcesses:
                 answer = pickle.loads(self._receive(child, held))  # noqa: S301 - our own child's
                 held.check_time()
             except (EOFError, OSError):
-                # If the child was idle for long, somebody else may have killed it; then another one begins.
+                # If the child was idle for long, somebody else may have killed it; then another child begins.
                 code = child.reap(self._options.timings.cleanup)
                 held.check()
                 if has_begun:

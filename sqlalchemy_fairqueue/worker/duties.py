@@ -135,7 +135,7 @@ class Heartbeat:
     ) -> None:
         by_id = {lease.lease_id: lease for lease in leases}
         duration, sent_at = self.options.lease, self.options.clock()
-        # If the answer takes longer, a lease is lost.
+        # When the first lease will be lost, if nothing extends it.
         first_end = min(lease.deadline for _, others in left for lease in others)
         within = max(0.1, (first_end - sent_at) / len(left))
         extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
@@ -242,7 +242,7 @@ class Round(ABC):
         return self._round is not None and not self._round.done()
 
     def start(self) -> None:
-        """Begin a round, unless one is running. Any thread may call it."""
+        """Begin a round, unless one is running or the rounds were stopped. Any thread may call it."""
         with self._starting:
             if not self._stopping and not self.is_under_way:
                 self._round = begun_in_thread(self.run, self._thread_name)
@@ -345,7 +345,7 @@ class Schedules(Round):
         self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
-        """Begin a round if a schedule is due or must be set. Return the seconds until the next; None: wait as usual."""
+        """Begin a round if a schedule is due or must be set. Return the seconds until the next poll, or None."""
         if self.is_under_way:
             return None
         return min(filter(None, self._each(self._poll)), default=None)
@@ -358,7 +358,7 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Return whether all slots due at the first call were run, or failed for good. If not, begin a round for them.
+        """Begin a round for slots due at the first call. Return whether all are run, failed for good or left to others.
 
         A worker that drains calls this until it returns True. No round begins during another, or during a backoff.
         """

@@ -185,9 +185,10 @@ class Executor(ABC):
         return [handling.decide_on_failure(one, error) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished batch, unless it was given up. *still_runs*: its task has ended, and its thread goes on.
+        """Settle a finished batch, unless its time limit or a stop has settled it.
 
-        A message for which *decisions* has no element is released, or completed if it was cancelled.
+        *still_runs*: its task has ended, and its thread goes on. A message for which *decisions* has no element is
+        released, or completed if it was cancelled.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -308,7 +309,7 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """Wait for running handlers, then up to ``timings.cleanup`` seconds for their threads. Leave hanging ones."""
+        """Wait, within the grace period, for running handlers, then ``timings.cleanup`` seconds for threads to end."""
         for thread in self._threads:
             join(thread, lambda: self.grace_left() if self.running else 0.0)
         leave_at = self._options.clock() + self._options.timings.cleanup

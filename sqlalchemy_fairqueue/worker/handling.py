@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # The most calls of a handler in one attempt.
 _TRIES = 4
-# The most characters of a traceback, so that a deep recursion does not fill the table.
+# The most characters that are kept of a traceback, so that a deep recursion does not fill the table.
 _MOST = 16_000
 # Modules whose frames call handlers; sqlalchemy.util has the frames of greenlets.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
@@ -78,7 +78,7 @@ class RemoteError(Exception):
 
 
 def returned_outcome(result: object) -> Outcome | None:
-    """Return the outcome that a handler returned; None for any other value. For a class, return an instance of it.
+    """Return the outcome that a handler returned; None for any other value. For an outcome class, return an instance.
 
     Raise WorkerError for a generator or an awaitable, since no work was done, and for outcomes in a list. Raise
     TypeError for an outcome class that needs an argument. An Outcome other than Retry, Release and Bury is raised.
@@ -185,7 +185,6 @@ def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
-    """Return the decision to bury a delivery beyond its limit of attempts."""
     reason = (
         f"attempts exhausted: the limit is {limit}, {delivery.attempt - 1} had begun, and the last ended without a "
         "word: the process died, the lease was lost, or the limit was higher then"
@@ -218,11 +217,11 @@ def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, err
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception and its traceback, without this package's frames, as text that can be stored."""
+    """Return an exception and its traceback, without the frames that lead to the handler, as text to be stored."""
     if isinstance(error, RemoteError):
         return check_text("error", error.text)
     trace = error.__traceback__
-    # The frames of this package tell nothing about the handler.
+    # These frames tell nothing about the handler.
     while trace and trace.tb_next and str(trace.tb_frame.f_globals.get("__name__")).startswith(_OURS):
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
@@ -249,7 +248,7 @@ def without_call(held: HeldDelivery) -> Decision | None:
 
 
 def begin_handling(held: HeldDelivery) -> Handler:
-    """Begin a delivery, check its payload, and return its handler; raise NotCalled if there is nothing to call."""
+    """Begin a delivery, check its payload, and return its handler; raise NotCalled if the handler cannot be called."""
     if (decision := without_call(held)) is not None:
         raise NotCalled(decision)
     delivery = held.delivery
@@ -336,8 +335,8 @@ class CommitCheck:
 def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
-    After a serialization failure or a deadlock, call the handler again, up to four times in all. Each call gets the
-    delivery as it was enqueued, even if an earlier call has changed it.
+    After a serialization failure or a deadlock on the session's connection, call the handler again, up to four times in
+    all. Each call gets the delivery as it was enqueued, even if an earlier call has changed it.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES

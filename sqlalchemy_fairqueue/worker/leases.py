@@ -66,7 +66,6 @@ class Decision:
     def operation(
         self, target: Target, delivery: Delivery, cost: int | None = None, charged: int | None = None
     ) -> Settle:
-        """Return the operation that settles a delivery in this way; *cost* and *charged* as in Settle."""
         return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
 
     @property
@@ -111,7 +110,6 @@ class TrackedLease:
         self._lost = True
 
     def extend(self, until: float) -> None:
-        """Extend the deadline, unless the lease is lost or lives longer already."""
         if not self.lost and until > self.deadline:
             self.deadline = until
 
@@ -153,7 +151,7 @@ class HeldDelivery:
         cancelled_at: When the handler was told that a message of its batch is cancelled.
         given_up: Whether the worker has settled it without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
-        max_attempts: The effective limit of attempts; set when the handler begins.
+        max_attempts: The message's own limit of attempts; once its handling has begun, the effective limit.
         first: The first delivery of its batch, which may be itself.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
@@ -278,7 +276,6 @@ class HeldDelivery:
         return self.time_over_at or math.inf
 
     def give_up(self) -> None:
-        """Note that the worker settles the batch without the handler, so that the handler can no longer settle it."""
         for held in self.batch:
             held.given_up = True
 

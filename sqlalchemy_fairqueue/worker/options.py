@@ -60,7 +60,7 @@ class WorkerOptions(ConnectionOptions):
     Attributes:
         session_factory: Creates the sessions of async functions.
         sync_session_factory: Creates the sessions of plain functions; the ``session_factory`` of a Worker.
-        drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
+        drain: Whether the worker ends once it is drained. If so, it runs only slots that are due at its start.
         references: The command line's options that name each queue, for the log. The keys are schema and queue.
     """
 
@@ -176,7 +176,7 @@ def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> Worke
 
 
 def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
-    """Refuse functions that this worker cannot call, and queues without handlers: their messages would be buried."""
+    """Refuse functions that this worker cannot call, and queues without handlers."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkerError(
             "a worker was started while a child process imports the main module; start it under "
@@ -220,7 +220,7 @@ def _check_sessions(
     kind: type[Session | AsyncSession],
     name: str = "session_factory",
 ) -> None:
-    """Create a session, and refuse a factory whose sessions are not of *kind* or of the class that a handler wants."""
+    """Create a session if any handler takes one of *kind*, and refuse a factory that makes none of the wanted class."""
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:
         return

@@ -230,7 +230,7 @@ class Runtime:
             self._stop_requests.begin(connection)
 
     def start(self) -> None:
-        """Start the executor and all threads, or none if one cannot be started."""
+        """Start the executor and all threads. If one cannot be started, stop the others and raise the error."""
         try:
             self.executor.start()
             for looper in self._loopers:
@@ -301,7 +301,6 @@ class Runtime:
             await self.executor.run(partial(self.stop, given_up, waited))
 
     def stop_fetching(self) -> None:
-        """Take no more messages, and release buffered ones."""
         self.fetcher.stop()
         # The present dequeue gets the grace period, and at least one second.
         until = self._options.clock() + self._options.timings.stop_dequeue

@@ -171,7 +171,7 @@ class Settler(Looper):
 
         Raises:
             FairQueueError: The schema does not fit this library, or the role lacks a grant.
-            DBAPIError: The database is away or could not serialize, or the role lacks a privilege.
+            DBAPIError, OSError: The database is away or could not serialize, or the role lacks a privilege.
         """
         single = {held.delivery.message_id: held for held in deliveries}
         if len(single) < len(deliveries):

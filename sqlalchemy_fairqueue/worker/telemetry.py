@@ -106,8 +106,8 @@ class WorkerStats:
         lost: Deliveries whose lease was lost, or whose message somebody else settled.
         cancelled: Messages that were withdrawn while this worker held them.
         empty: Dequeue calls that returned nothing.
-        flushes: Calls that settled deliveries.
-        heartbeats: Calls that extended leases.
+        flushes: Calls to settle deliveries, also those that failed.
+        heartbeats: Calls to extend leases, also those that failed.
         woken: How often the listening connection told of notifications for the worker's queues, or failed or came back.
         failures: Failed dequeues, settlements and duties, mostly because the database is away.
         timed_out: Deliveries whose handler exceeded its timeout.

@@ -178,7 +178,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             return context.run(work), None
         except BaseException as error:  # noqa: BLE001 - raised below
-            # The future of a loop would raise another exception instead of some, without the handler's traceback.
+            # The loop's future would replace some exceptions by others, which lack the handler's traceback.
             return None, error
 
     result, error = await asyncio.wrap_future(begun_in_thread(run, "fairqueue-handler"))

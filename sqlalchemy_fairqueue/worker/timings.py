@@ -1,7 +1,5 @@
 """Clock and durations of a worker, and what follows from them: backoffs, times of polls, prefetch.
 
-Tests pass their own clock and durations. Programs use the arguments of ``Worker`` instead.
-
 If a queue gave all messages that the worker asked for, the worker polls it again at once, otherwise soon. While polls
 give nothing, the time between them doubles up to the poll interval. If a message is due earlier, a poll comes then.
 
@@ -43,7 +41,7 @@ class Timings:
         housekeeping_call: A statement of housekeeping is cut only after this, since it may delete many large rows.
         pruned_at_once: Most rows of a kind, or dead letters of a queue, that housekeeping deletes in one transaction.
         unanswered_after: Time from an unanswered dequeue to the first lookup of what it took.
-        poll_soon: Time to the next poll after a poll that gave less than it asked for.
+        poll_soon: Time to the next poll after one that gave less than it asked for, if no wait is registered.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Half of this is the longest pause after a poll that gave nothing although a message is due. A
             message that is due within this time keeps a drain from ending.
@@ -57,22 +55,20 @@ class Timings:
             loop that has taken nothing for this long counts as blocked.
         longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
-        settle_bytes: Most bytes of results in one call; one result may be larger.
         may_hold_slot: A delivery that was taken longer ago than this may hold a slot that the worker does not know of.
-        stop_settling: How long a stop lets the last settlement run before it cuts the call.
-        leave_thread: How long a stop waits for a thread to end whose call it has cut.
+        stop_settling: How long a stop waits for the settler to end, before it cuts the settler's call.
+        leave_thread: How long a stop waits for the thread of time limits, and for a thread whose call it has cut.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period, and for the
             present statement of each round.
         signal_again: A second SIGTERM or SIGINT within this time is ignored; a later one ends the process.
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
-        child_start: How long a child process may take to start, or to import a handler.
+        child_start: How long a child process may take to start and to import a handler, both together.
         lease_check: Interval of checks whether a handler in a child process may go on, and whether the worker stops.
         connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: How often the listener checks that its connection lives and that commits notify.
         answer: How long the listener waits for an answer. Calls on the heartbeat's connection without a limit of their
             own have this one, or one interval of heartbeats if that is longer.
-        backoff_first: First wait after a failure; each further failure doubles it.
     """
 
     heartbeats: int = 4
@@ -183,7 +179,6 @@ class PollSchedule:
     """The polls of one queue; times are by the worker's clock, in seconds.
 
     Attributes:
-        next_at: When to poll next.
         waiting_until: Until when the worker's wait is registered; 0 if no wait is registered, or if it may be lost. Any
             thread may set 0; then a wait is registered anew when it is needed.
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; otherwise 0.

@@ -59,9 +59,9 @@ class Front:
     def health(self) -> Health:
         """Return whether the worker is alive and ready, for probes.
 
-        The call asks the database on its own connection, which may take two seconds. A worker that cannot reach its
-        database is alive and not ready. In an event loop, use ``await asyncio.to_thread(worker.health)``: a direct call
-        there blocks the loop or, if the worker connects by an AsyncEngine, raises WorkerError.
+        A started worker asks its database, so the call may take a few seconds. A worker that cannot reach its database
+        is alive and not ready. In an event loop, use ``await asyncio.to_thread(worker.health)``: a direct call there
+        blocks the loop or, if the worker connects by an AsyncEngine, raises WorkerError.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.reports.Health`

@@ -81,8 +81,8 @@ def raw_cursor(driver: Any) -> Any:
 class Given(NamedTuple):
     """A statement with its parameters as libpq takes them: bytes stay bytes, all other values become texts.
 
-    So a parameter has the same type in each call, and psycopg prepares the statement only once. ``name`` is the name of
-    the prepared statement, or None if psycopg has not prepared it yet.
+    All texts count as one type, so psycopg need not prepare the statement again for values of other types. ``name`` is
+    the name of the prepared statement, or None if psycopg has not prepared it yet.
     """
 
     sql: str
@@ -129,10 +129,7 @@ def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any
 def pipelined(
     pgconn: Any, bounds: Bounds, statements: Sequence[Given], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
-    """Send statements, between the two parts of *bounds*, in one round trip. psycopg's ``wait`` runs this generator.
-
-    The generator adds a result to *answers* for each statement that the server answered, including BEGIN and COMMIT.
-    """
+    """Send statements, between the two parts of *bounds*, in one round trip; *answers* receives all their results."""
     before, after = bounds
     pgconn.enter_pipeline_mode()
     try:

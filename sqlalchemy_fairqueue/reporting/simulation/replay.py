@@ -60,7 +60,7 @@ class Trace(NamedTuple):
         channels: Names of the channels, in the order of their ids.
         messages: A record array of Message.
         attempts: A record array of Attempt.
-        arrivals: The numbers of the messages, in the order of their enqueues.
+        arrivals: The numbers of the messages, in the order in which they arrive.
         begin: When the first attempt began; the simulator's workers begin then.
         channel_of: The channel number of each attempt.
         ready: When each attempt became ready. *started* is never before it, and *finished* never before *started*.
@@ -347,7 +347,7 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """Set what each attempt costs or, in a queue that is fair by seconds, what its worker reports at its end."""
+    """Set each attempt's cost in a queue fair by cost, or what its worker reports at its end in one fair by seconds."""
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
     elif scenario.fair_by == "seconds":

@@ -3,11 +3,10 @@
 Every comparison is that of the SQL, so both deliver the same messages in the same order;
 tests/reporting/simulation/test_replay_order.py shows it. Some rules of the SQL are left out: ordering keys, pauses,
 shared limits, the queue's own rate, quotas in cost, the aging of priorities, and that a retry after a delay keeps the
-priority. Also, a channel that becomes ready starts behind the first ready channel; in the SQL it starts behind the
-second one if a transaction has kept the first one locked for a second. Here calls take no time, so nothing is locked.
+priority. The rules for channels that a transaction keeps locked are left out, too, since calls take no time here.
 
-An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
-fair by seconds, each simulated second also costs O(workers).
+An attempt has three events: arrival, start and finish. An event costs O(log channels + log messages + log workers).
+In a queue that is fair by seconds, each simulated second also costs O(workers).
 
 Compiled functions call no function of another module: numba's cache would not notice that the other module has changed.
 """
@@ -237,7 +236,7 @@ def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) ->
 
 @compilable
 def _charge(dispatcher: Dispatcher, costs: CostState, number: int, cost: int) -> None:
-    """Move the start tag of a channel by a cost, after its credit is used up (fq_tag_after, fq_tag_rest)."""
+    """Move a channel's start tag by a cost, which first uses up the channel's credit (fq_tag_after, fq_tag_rest)."""
     channel = dispatcher.channels[number]
     charge = cost * _TAG_UNIT + channel.tag_rest
     forward = max(charge, 0) // channel.weight
@@ -254,7 +253,7 @@ def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     is_ready: bool,  # noqa: FBT001
     virtual_time: int,
 ) -> None:
-    """Set the start tag of a channel that becomes ready, or whose costs differ from the charge (fq_tag_heard)."""
+    """Set the start tag of a channel that becomes ready, has a credit, or was charged a wrong cost (fq_tag_heard)."""
     channel = dispatcher.channels[number]
     before = virtual_time if channel.tag == NEVER else channel.tag
     charge = channel.corrected * _TAG_UNIT + channel.tag_rest
@@ -394,7 +393,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selection, now: int) -> None:
-    """Count what a batch has taken from a selected channel, and put the channel back into a heap (fq_charge)."""
+    """Count what a batch has taken from a selected channel, and put the channel where it now belongs (fq_charge)."""
     number = selection.channel
     channel = dispatcher.channels[number]
     channel.heap_index, channel.tie_breaker = 0, number
@@ -663,7 +662,7 @@ def simulate(
     """Simulate a trace: fill in the times of each attempt. *costs* is None for first come, first served.
 
     At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue. At first
-    all workers are idle; *arrivals* are the messages in the order of their enqueues.
+    all workers are idle; *arrivals* are the messages in the order in which they arrive.
     """
     # Compiled code gets plain tuples: numba's cache on disk must not refer to classes, which a later version may lack.
     state, workers = Dispatcher(*dispatcher), WorkerPool(*pool)

@@ -127,7 +127,6 @@ class Worker:
     Attributes:
         sort_key: The end of its present message or pause.
         rest: How many more messages it has leased; -1: it pauses.
-        pause: The length of its next pause.
     """
 
     sort_key: int = NEVER

@@ -38,8 +38,7 @@ class HistoryLag:
         rows: Readable rows after the offset.
         held_rows: Committed rows after the offset that must wait for an older transaction.
         seconds: The age of the first unread row, or 0.
-        held_seconds: The age of the cluster's oldest open transaction that has written anything, or 0. This transaction
-            delays every reader of the history.
+        held_seconds: The age of the cluster's oldest open transaction that has written anything, or 0.
         held_by: The process id of this transaction in ``pg_stat_activity``, or None.
         latest: The offset at the end of what is readable now.
     """

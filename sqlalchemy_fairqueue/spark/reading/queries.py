@@ -182,8 +182,7 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
     """Raise DataLoss if attempts after an offset were pruned from the history; only warn if the options say so.
 
     Attempts outside of the options since and until do not count, but attempts of other queues do. To check rows that
-    were read, call this after the read, in a READ COMMITTED transaction or none. Then its snapshot is a new one, which
-    shows everything that was pruned before.
+    were read, call this after the read, in a READ COMMITTED transaction or none: the check needs a new snapshot.
     """
     position, (since, until) = after.position, options.finished
     values = {"pruned": after.pruned, "xid": str(position.xid), "id": position.id, "since": since, "until": until}

@@ -263,12 +263,12 @@ def _peek_values(slot: str, upto: int | None, changes: int | None) -> dict[str, 
 
 
 def _publications(slot: str) -> tuple[str, str]:
-    """Return the names of two publications: of messages, and of the history, whose deletes are not published."""
+    """Return the names of two publications: of messages and dead letters, and of the history without its deletes."""
     return slot, f"{slot}_history"
 
 
 def _statements(slot: str, schema: str, made: Collection[str] = ()) -> str:
-    """Return the statements that make a slot and its publications. Publications in *made* exist already."""
+    """Return the statements that make a slot and its publications, except the publications in *made*."""
     *publications, last = changes_setup(slot, schema)
     missing = [one for name, one in zip(_publications(slot), publications, strict=True) if name not in made]
     return "; ".join([*missing, last])

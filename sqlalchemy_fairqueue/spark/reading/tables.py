@@ -51,7 +51,7 @@ class Column:
         sql: The expression of the column; empty in the table of changes, which is read from the WAL.
         nullable: Whether the column may be null. If so, a user's schema that forbids nulls raises BadFrame.
         since: The name of another column of instants, which is never null. If both columns are read, the server sends
-            only the difference between them.
+            this column as the difference between them.
     """
 
     name: str
@@ -233,8 +233,7 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a query, in batches of about four megabytes of text, at least one row each.
 
-    The query selects the :func:`expressions` of the columns. The connection needs client encoding UTF-8; it is busy
-    until the iterator ends, and closed after an error or an early end.
+    The query selects the :func:`expressions` of the columns. See :func:`copied_text` for the connection.
     """
     schema = arrow_schema(columns)
     since = {one.name: base.name for one in columns if (base := _base(one, columns))}

@@ -114,8 +114,8 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
     """Enqueue a frame in one transaction, and return the counts.
 
     It does the same as ``df.write.format("fairqueue")``, but this process does the driver's part: it must reach the
-    database, and errors are those of this package. With Spark Connect this process is the client. If a load with the
-    same ``job_id`` was enqueued before, this one adds nothing: ``merged`` is False, and the counts are those of the
+    database, and its errors are those of this package. With Spark Connect this process is the client. If a load with
+    the same ``job_id`` was enqueued before, this one adds nothing: ``merged`` is False, and the counts are those of the
     earlier load.
 
     Args:
@@ -123,7 +123,7 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
         **options: The options of :doc:`/spark`, in snake case: ``dsn`` or ``dsn_env``, ``queue``, ``job_id``, ...
 
     Raises:
-        BadOption, BadFrame: Before any task has started.
+        BadOption, BadFrame: An option or a column is wrong. No task has started.
         BadRows: Rows have bad values; up to ten are shown.
         KeyStands, ChannelFull, StageIncomplete: Nothing was enqueued.
         PipelineError: The load failed. If a connection was lost meanwhile, it is unknown whether the rows were

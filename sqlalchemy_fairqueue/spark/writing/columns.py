@@ -133,7 +133,7 @@ _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
 def check_headers(texts: pa.Array, groups: pa.Array, problems: Problems) -> None:
-    """Note in *problems* headers of members with the field that a group sets. The stage refuses other wrong headers."""
+    """Note in *problems* members of groups whose headers have the field that the group sets."""
     named = pc.and_(groups.is_valid(), pc.fill_null(pc.match_substring_regex(texts, _MAYBE_GROUP), False))
     for index in pc.indices_nonzero(named).to_pylist():
         if GROUP_HEADER in json.loads(texts[index].as_py()):

@@ -184,8 +184,7 @@ class Load:
         """Enqueue the staged rows once, in one transaction, after transactions that create their channels.
 
         After an error that may pass, such as a lost connection, a lock timeout or a deadlock, tries go on for two
-        minutes. A merge records its job, so a try finds out whether an earlier one committed before its connection was
-        lost. If this raises an error, nothing was enqueued, unless a try lost its connection.
+        minutes. If this raises an error, nothing was enqueued, unless a try lost its connection.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()
@@ -281,8 +280,6 @@ def _stage_is_gone(error: FairQueueError) -> bool:
 
 
 class _Task:
-    """The rows of one task, split into good and bad ones."""
-
     def __init__(self, load: Load, attempt: int) -> None:
         self.examples: list[str] = []
         self.rejected = 0
