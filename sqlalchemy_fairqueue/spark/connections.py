@@ -50,10 +50,10 @@ def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) ->
     conninfo = _conninfo(target)
     secrets = _secrets(conninfo)
     try:
-        # This name replaces one in the dsn, so that operators see what the connection is for.
-        return psycopg.connect(
-            make_conninfo(conninfo, application_name=f"fairqueue spark {purpose}"), autocommit=autocommit
-        )
+        # This name replaces one in the dsn, so that operators see what the connection is for. This encoding replaces
+        # that of the dsn, role or database, since COPY carries bytes in UTF-8.
+        own = {"application_name": f"fairqueue spark {purpose}", "client_encoding": "UTF8"}
+        return psycopg.connect(make_conninfo(conninfo, **own), autocommit=autocommit)
     except psycopg.Error as error:
         said = _without(secrets, str(error).strip())
         raise Unreachable(

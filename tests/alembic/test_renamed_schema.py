@@ -11,7 +11,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
 from sqlalchemy_fairqueue import Queue, SchemaMismatch
-from sqlalchemy_fairqueue.sql import assert_no_drift
+from sqlalchemy_fairqueue.sql import assert_no_drift, find_drift
 from tests.alembic.conftest import LATEST
 from tests.fixtures.database import Database, install
 
@@ -45,6 +45,7 @@ def test_a_renamed_schema(empty_database: Database) -> None:
         fresh.stats(engine)
 
     with engine.begin() as connection:
+        assert {"function fq_wake", "function fq_grants"} <= {one.named for one in find_drift(connection, "jobs_2025")}
         _operations(connection).repair_fairqueue(LATEST, schema="jobs_2025")
         _installed(connection, "jobs")
         assert_no_drift(connection, "jobs_2025")

@@ -63,6 +63,9 @@ def test_channels_of_a_producer(jobs: Installation) -> None:
             session.commit()
     with pytest.raises(NotGranted, match="channel 'c'"):
         MINE.cancel(actor.engine, theirs)
+    for queue in (MINE, OTHER):
+        with pytest.raises(NotGranted):
+            queue.groups.list(actor.engine)
     assert messages(jobs) == before
     # A message that is gone is no business of anybody's.
     assert MINE.cancel(actor.engine, 10**9).outcome == "missing"

@@ -57,6 +57,15 @@ def test_a_frame_is_saved_once(spark: SparkSession, target: Target) -> None:
     assert "hunter2" not in plans(spark)
 
 
+def test_an_encoding_of_the_database(spark: SparkSession, target: Target) -> None:
+    """Names and payloads are stored as they are, whatever encoding and timeouts clients of the database have."""
+    name = target.database.url.database
+    target.database.execute(f"alter database \"{name}\" set client_encoding = 'LATIN1'")
+    target.database.execute(f"alter database \"{name}\" set idle_in_transaction_session_timeout = '1ms'")
+    enqueue(spark.createDataFrame([("é", (1,))], SCHEMA), **target.options)
+    assert target.database.rows("select convert_to(name, 'UTF8') as name from fq_channel")[0].name == "é".encode()
+
+
 def test_ordering_keys(spark: SparkSession, target: Target) -> None:
     """Messages of a key are added in the order of the rows of their partition; null is none."""
     columns = ("'a' as channel", "named_struct('document', id) as payload", "if(id = 0, null, concat('k', id % 3)) as")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Without JIT, since compiling a query takes longer than reading a batch.
 _SETTINGS = (
-    "set jit = off; set client_encoding = 'UTF8'; set default_transaction_read_only = on; "
+    "set jit = off; set default_transaction_read_only = on; "
     "set default_transaction_isolation = 'read committed'; "
     "set client_min_messages = warning"
 )

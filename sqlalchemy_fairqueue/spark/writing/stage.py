@@ -112,7 +112,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
         return 0
     copy_statement = f"copy {stage.quoted} (attempt, {', '.join(names)}) from stdin (format csv)".encode()
     with translated_errors("stage rows"), contextlib.closing(connect(target, "staging")) as connection:
-        connection.execute("set statement_timeout = 0")
+        connection.execute("set statement_timeout = 0; set idle_in_transaction_session_timeout = 0")
 
         def copy_part(columns: Sequence[pa.Array]) -> None:
             # A savepoint, so that a refused part does not undo the parts that were copied before.

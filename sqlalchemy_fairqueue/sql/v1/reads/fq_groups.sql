@@ -18,11 +18,9 @@ security definer
 set plan_cache_mode = force_custom_plan
 as $$
 begin
-  if p_group_id is not null then
-    perform fairqueue.fq_check_grant(array['producer', 'monitor', 'operator']::text[], p_queue, '{}'::text[]);
-  else
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  end if;
+  perform fairqueue.fq_check_grant(
+    array['producer', 'monitor', 'operator']::text[], p_queue, case when num_nonnulls(p_group_id) = 1 then '{}'::text[] end
+  );
   perform fairqueue.fq_check_number('fq_groups has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   return query
   with page as materialized (
