@@ -48,7 +48,7 @@ Sending = Literal["span", "context"]
 _NAME = "sqlalchemy_fairqueue"
 _SYSTEM = "fairqueue"
 _LINKED = 128
-"""The most links of a settle span: as many as the SDK keeps by default."""
+"""The most links of a span: as many as the SDK keeps by default."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 
 
@@ -169,7 +169,8 @@ class _OpenTelemetry:
 
     @contextmanager
     def _processing(self, context: Handled) -> Iterator[Span]:
-        delivery = context.delivery
+        deliveries = context.deliveries
+        delivery = deliveries[0]
         origin = extracted(delivery.headers)
         child = self._process == "child" and origin is not None
         attributes = _common(delivery.queue, "process", "handle") | {
@@ -180,19 +181,22 @@ class _OpenTelemetry:
             "fairqueue.attempt": delivery.attempt,
             "fairqueue.consumer": delivery.lease.consumer,
         }
+        if len(deliveries) > 1:
+            attributes["messaging.batch.message_count"] = len(deliveries)
         measured = _measured(delivery.queue, "handle")
-        waited = (datetime.now(UTC) - delivery.enqueued_at).total_seconds()
+        now = datetime.now(UTC)
         began = perf_counter()
         with self._tracer.start_as_current_span(
             f"process {delivery.queue}", context=origin if child else None, kind=SpanKind.CONSUMER,
-            attributes=attributes, links=[] if child else links([delivery]), record_exception=False,
+            attributes=attributes, links=links(deliveries[child:][:_LINKED]), record_exception=False,
             set_status_on_exception=False,
         ) as span:  # fmt: skip
             # Recorded within the span, so that an exemplar leads to the span, which names the tenant.
-            if delivery.attempt == 1:
-                self._wait.record(max(0.0, waited), measured)
-            self._attempt.record(delivery.attempt, measured)
-            self._consumed.add(1, measured)
+            for one in deliveries:
+                if one.attempt == 1:
+                    self._wait.record(max(0.0, (now - one.enqueued_at).total_seconds()), measured)
+                self._attempt.record(one.attempt, measured)
+            self._consumed.add(len(deliveries), measured)
             try:
                 yield span
             except Outcome as outcome:

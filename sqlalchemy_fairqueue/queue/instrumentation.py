@@ -16,7 +16,7 @@ class Handled(Protocol):
     """What instrumentation reads of a handler's context."""
 
     @property
-    def delivery(self) -> Delivery: ...
+    def deliveries(self) -> Sequence[Delivery]: ...
 
 
 class Instrumentation(Protocol):

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
     AsyncWorker,
+    Batch,
     Context,
     Delivery,
     Enqueue,
@@ -206,6 +207,22 @@ async def test_async_handlers(telemetry: Instrument, async_engine: AsyncEngine) 
     [span] = found.spans("process documents")
     assert inside == [_ids(span)]
     assert _ids(span.parent) == _ids(found.spans("send documents")[0])
+
+
+def test_a_batch_is_one_span(telemetry: Instrument, engine: Engine) -> None:
+    """It links the enqueue of each of its messages, and each is counted."""
+    found = telemetry(send="span")
+    queue = Queue("documents")
+    queue.handler(batch=Batch(max_messages=10))(lambda _: None)
+    for _ in range(3):
+        _enqueue(engine, queue, "customer-7")
+    _work(engine, queue)
+    [span] = found.spans("process documents")
+    assert {_ids(link.context) for link in span.links} == set(map(_ids, found.spans("send documents")))
+    assert (span.attributes or {})["messaging.batch.message_count"] == 3
+    points = found.points()
+    assert points["messaging.client.consumed.messages"][0].value == 3
+    assert points["fairqueue.message.wait"][0].count == 3
 
 
 def test_many_messages_are_one_send(telemetry: Instrument, engine: Engine, queue: Queue) -> None:
