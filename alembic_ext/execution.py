@@ -1,6 +1,6 @@
 """Sends statements unchanged, online and offline.
 
-``op.execute(str)`` would take ``:word`` for a parameter, and double percent signs in a script.
+``op.execute(str)`` would take ``:word`` for a parameter. In a script it would also write each percent sign twice.
 """
 
 from __future__ import annotations

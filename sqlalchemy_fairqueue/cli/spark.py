@@ -117,7 +117,8 @@ def archive_history(
 ) -> Result:
     """Bring an archive of the history up to date: Parquet files of all queues, in a folder for each UTC day.
 
-    A day is added whole or not at all. After a run that was killed, the next run adds what is missing.
+    A run adds a day, or all later rows of a day that was there, whole or not at all. After a run that was killed, the
+    next run adds what is missing.
 
     Options:
         path: A folder, or a URI that Spark knows.

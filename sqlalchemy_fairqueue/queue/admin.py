@@ -429,7 +429,7 @@ class Admin(Facet[QueueBase]):
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, most messages first.
 
-        With each consumer come up to *handlers* (0 to 10,000) messages, longest held first; without a history, by id.
+        Each has the first *handlers* (0 to 10,000) of its messages: the longest held or, without a history, by id.
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)

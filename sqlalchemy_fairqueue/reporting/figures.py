@@ -71,8 +71,9 @@ class Denial:
     """When a channel was denied its fair share, and because of whom.
 
     Attributes:
-        from_: The beginning of the channel's worst stretch of windows; *to* is the end.
-        part: The fraction of the channel's denied messages, or of their cost, that falls into that stretch.
+        from_: When the stretch began in which it was denied most; *to* is the end.
+        part: The fraction of its denied messages, or of their cost, that falls into that stretch. Denied messages are
+            those by which it got less than its share.
         culprits: The channels to which most of the denied messages are ascribed, the greatest part first. Only twenty
             channels of a queue have culprits: those that were denied most, compared with the number of their attempts.
     """

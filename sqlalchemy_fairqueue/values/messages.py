@@ -496,7 +496,7 @@ class GroupCancellation(NamedTuple):
     """The result of cancelling a group.
 
     Attributes:
-        cancelled: Members that are gone.
+        cancelled: Members that no consumer held; they were deleted.
         leased: Members that consumers hold. If their consumers complete them, the group still counts them as cancelled.
 
     See Also:

@@ -198,7 +198,10 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether the last poll gave nothing, few messages come, and no wait lasts another interval."""
+        """Return whether to register a wait before the next poll.
+
+        It is so if the last poll gave nothing, few messages come, and no registered wait outlasts the next interval.
+        """
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:

@@ -174,7 +174,7 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     - A backlog is a time in which at least as many messages wait as were ever leased at once. With fewer, workers may
       be idle because a dequeue takes a while.
     - A stretch of backlog counts only if at least as many attempts end in it as were ever leased at once. If fewer end,
-      most of the workers may have been idle before it.
+      it may be only the beginning of a burst, when most of the workers have not taken messages yet.
     - Waiting messages of a channel at its ``max_concurrency``, or with a rate, do not count, since they may wait for
       the policy.
 

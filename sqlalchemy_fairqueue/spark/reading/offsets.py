@@ -51,7 +51,8 @@ class Origin:
 class Offset:
     """A position in a history. Spark writes it to a checkpoint, as JSON.
 
-    *pruned* is the last entry of ``fq_pruned_history`` when the offset was made: only rows pruned later can be missed.
+    *pruned* is the id of the last entry of ``fq_pruned_history`` when the offset was made. A reader that goes on from
+    the offset looks for lost rows in later entries.
     """
 
     origin: Origin
@@ -81,9 +82,9 @@ def _origin_of(words: Mapping[str, Any]) -> Origin:
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
-    """Parse an offset in a JSON text, or raise BadOption for the option *source*.
+    """Parse an offset in a JSON text, or raise BadOption, which names *source*.
 
-    *instead* begins the advice of the error if the text is no JSON, such as ``"earliest, latest, or "``.
+    *instead* names other values that an option takes, for the error: ``"earliest, latest, or "``.
     """
     try:
         words = json.loads(text)

@@ -88,8 +88,8 @@ def _creates_table() -> bool:
     """Return whether this task's write creates a table: ``saveAsTable``, ``writeTo(...).create()``, ``create table``.
 
     Spark gives a writer the same options, schema and mode for these as for ``save()``. But Spark runs the write inside
-    the execution that creates the table, and tasks know the ids of both executions. Writes of a stream are always
-    inside an execution of the stream.
+    the execution that creates the table, and tasks know the ids of both executions. A write in
+    ``foreachBatch`` is inside the execution of its stream, so it never counts as creating a table.
     """
     context = TaskContext.get()
     if context is None or context.getLocalProperty(_STREAM):
