@@ -305,7 +305,7 @@ class Consuming(Spoiling):
         held = message is not None and (message.lease_id, message.deliveries) == token
         if late:
             self.world.advance(timedelta(microseconds=max(0, found.expires_at - self.world.now())))
-        now = self.world.now() + TICK
+        now = self.world.pass_by([found.expires_at], 5 * TICK) + TICK
         try:
             ends = self.queue.extend(self.world.engine, delivery, lease=lease)
         except LeaseLost:

@@ -175,6 +175,7 @@ select format('I36: message %s is held back, comes first of ordering key %s, and
   m.id, m.ordering_key)
 from fq_message m
 where m.dequeue_at = 9223372036854775807
+  and m.lease_id is null
   and not exists (
     select
     from fq_message o
