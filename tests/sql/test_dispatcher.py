@@ -6,7 +6,7 @@ import pytest
 
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, policy_json
 from tests.sql.kernel.verbs import limit
 
 
@@ -235,3 +235,23 @@ def test_a_dequeue_that_stays_open_stops_no_other_but_hearing(kernel: Kernel, op
     assert (call.hands, call.is_held) == ([], True)
     frozen.rollback()
     assert sorted(kernel.dequeue(10).channels) == ["a", "a", "c", "d"]
+
+
+def test_virtual_time_begins_again(kernel: Kernel) -> None:
+    """Near the end of its numbers all tags are moved back, and who waits, is full or paused does so still."""
+    for channel, policy in {"busy": {}, "full": {"max_concurrency": 1}, "slow": {"rate_interval": HOUR}}.items():
+        kernel.rows("select fq_configure_channel('q', %(name)s, %(it)s)", name=channel, it=policy_json(**policy))
+    kernel.enqueue("busy", "full", "slow", "paused", "idle")
+    assert len(kernel.dequeue(9, lease=10 * HOUR).hands) == 5
+    kernel.enqueue(*["busy"] * 3, "full", "slow", "paused")
+    kernel.rows("select fq_pause('q', 'paused')")
+    kernel.ready()
+    for table, column in (
+        ("fq_channel_state", "tag"),
+        ("fq_channel_state", "ready_tag"),
+        ("fq_queue_state", "ready_floor"),
+    ):
+        kernel.rows(f"update {table} set row_version = row_version + 1, {column} = {column} + 7999999999999999000")
+
+    assert [kernel.dequeue().channels for _ in range(4)] == [["busy"]] * 3 + [[]]
+    assert kernel.value("select max(tag) < -8e18 from fq_channel_state")

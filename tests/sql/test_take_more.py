@@ -209,3 +209,68 @@ def test_a_channel_whose_time_has_come_is_not_forgotten(kernel: Kernel, clock: C
 
     assert _more(kernel, first, 2) == [2, 3]
     assert kernel.dequeue(6).channels == ["b", "a", "b", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_a_call_hears_counts_although_it_takes_nothing(kernel: Kernel, *, shared: bool) -> None:
+    """A slot that a completion frees is free, also if the first to hear of it looks for what follows, in vain."""
+    kernel.rows("select fq_configure_limit('mail', %(it)s)", it=policy_json(max_concurrency=2))
+    wanted = policy_json(limits=["mail"]) if shared else policy_json(max_concurrency=2)
+    kernel.rows("select fq_limit_queue('q', %(it)s)", it=wanted)
+    kernel.enqueue("a", "b", "b", "b")
+    hands = {hand.channel: hand for hand in kernel.dequeue(2).hands}
+    kernel.complete(hands["b"])
+
+    assert _more(kernel, hands["a"]) == []
+    kernel.complete(hands["a"])
+    assert kernel.dequeue(5).ids == [3, 4]
+
+
+def test_a_plan_that_the_call_follows_itself(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
+    """A channel that gets a higher limit of its plan here is not forgotten."""
+    kernel.rows("select fq_limit_queue('q', %(it)s)", it=policy_json(max_concurrency=100))
+    kernel.rows("select fq_configure_plan('q', 'p', %(it)s)", it=policy_json(max_concurrency=1))
+    kernel.rows("select fq_configure_channel('q', 'a', %(it)s)", it=policy_json(plan="p"))
+    kernel.enqueue("a", "a", "a", "a")
+    [first] = kernel.dequeue(9, lease=HOUR).hands
+    clock.advance(timedelta(seconds=5))
+    assert kernel.dequeue(9).ids == []
+    kernel.enqueue("z")
+    assert kernel.dequeue(9).channels == ["z"]
+    kernel.rows("select fq_configure_plan('q', 'p', %(it)s)", it=policy_json(max_concurrency=3))
+    # Who spreads the change finds the channel locked.
+    other = open_kernel()
+    other.rows(
+        "select from fq_channel_state where channel_id = (select id from fq_channel where name = 'a') for update"
+    )
+    assert kernel.dequeue(9).ids == []
+    other.rollback()
+
+    assert _more(kernel, first) == []
+    assert kernel.dequeue(9).channels == ["a", "a"]
+
+
+@pytest.mark.parametrize("whose", ["the channel's", "the queue's"])
+def test_a_rate_of_cost_where_seconds_count(kernel: Kernel, whose: str) -> None:
+    """What a message takes is not known before, so none follows: it would count 1, and be charged its mean."""
+    kernel.set_queue(fair_by="seconds")
+    rate = policy_json(rate_interval=1000, rate_burst=2500, rate_of="cost")
+    if whose == "the queue's":
+        kernel.rows("select fq_limit_queue('q', %(it)s)", it=rate)
+    else:
+        kernel.rows("select fq_configure_channel('q', 'a', %(it)s)", it=rate)
+    kernel.enqueue(*["a"] * 9)
+    [first] = kernel.dequeue().hands
+
+    assert _more(kernel, first) == []
+
+
+def test_a_dead_letter_that_holds_the_key(kernel: Kernel) -> None:
+    """Nothing of the key follows while a message of it is dead."""
+    kernel.set_queue(on_dead="hold")
+    kernel.enqueue(*["a"] * 4, ordering_keys=["k"] * 4)
+    [first] = kernel.dequeue().hands
+    assert _more(kernel, first, 1) == [2]
+    kernel.bury(kernel.out()[2])
+
+    assert _more(kernel, first) == []

@@ -35,6 +35,13 @@ begin
         where x.channel_id = p_channel_id
           and x.ordering_key = p_ordering_key
           and x.lease_id is null
+          and not exists (
+            select
+            from fairqueue.fq_dead_letter d
+            where d.channel_id = p_channel_id
+              and d.ordering_key = p_ordering_key
+              and d.holds
+          )
         order by x.channel_id, x.ordering_key, x.lease_id, x.deliveries desc, x.id
         limit p_limit
       )

@@ -31,7 +31,7 @@ begin
   set row_version = s.row_version + 1,
     -- The subtraction itself must not leave the range.
     tag = greatest(s.tag, c_step - 9000000000000000000) - c_step,
-    ready_tag = greatest(s.ready_tag, c_step - 9000000000000000000) - c_step
+    ready_tag = case when s.ready_tag is not null then greatest(s.ready_tag, c_step - 9000000000000000000) - c_step end
   where s.ctid = any (v_rows);
   return true;
 end

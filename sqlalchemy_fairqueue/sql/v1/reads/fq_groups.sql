@@ -19,7 +19,8 @@ set plan_cache_mode = force_custom_plan
 as $$
 begin
   perform fairqueue.fq_check_grant(
-    array['producer', 'monitor', 'operator']::text[], p_queue, case when num_nonnulls(p_group_id) = 1 then '{}'::text[] end
+    array['producer', 'monitor', 'operator']::text[], p_queue,
+    (case when num_nonnulls(p_group_id) = 1 then '{}' end)::text[]
   );
   perform fairqueue.fq_check_number('fq_groups has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   return query
