@@ -105,7 +105,9 @@ def check_quota(books: Books, batch: Deliveries, offered: dict[str, Offer]) -> b
         assert out == 0 or out + cost <= most, f"a cost of {out} is out, one of {cost} goes, the quota is {most}"
         out += cost
     ids = {one.message_id for one in batch}
-    return any(out + one.cost > most for offer in offered.values() for one in offer.ready if one.id not in ids)
+    # As for bytes: whether somebody has a message locked is found only where the quota would let it go.
+    met = [one for offer in offered.values() for one in (*offer.ready, *offer.locked, *offer.fresh, *offer.waiting)]
+    return any(out + one.cost > most for one in met if one.id not in ids)
 
 
 def size_of(number: int, headers: Mapping[str, object] | None) -> int:
