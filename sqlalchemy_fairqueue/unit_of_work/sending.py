@@ -71,7 +71,7 @@ class LockOrder:
             return
         if self.settled:
             raise LockOrderError(
-                f"enqueue to {_shown(least)} after a completion, release, retry, bury, cancel, redrive or "
+                f"enqueue to {_shown(least)} after a completion, release, retry, bury, cancel, move, redrive or "
                 "configuration of the same transaction; enqueue first, or record both on a session, which sorts them; "
                 "a redrive is sent at once: call it on an engine",
                 sent="completion",

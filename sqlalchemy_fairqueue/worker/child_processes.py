@@ -309,7 +309,13 @@ class ChildProcesses:
             idle = self._idle.pop() if self._idle else None
             if self._at_exit is None:
                 self._at_exit = util.Finalize(None, self.close, exitpriority=0)
-        child = _Child(f"{self._options.name}-child") if idle is None else idle
+        try:
+            child = _Child(f"{self._options.name}-child") if idle is None else idle
+        except OSError as error:
+            raise WorkerError(
+                f"no child process could be started for kind {held.delivery.kind!r}: {error}; look whether the machine "
+                "has processes, files and memory left"
+            ) from error
         with self._lock:
             self._busy[held] = child
             if self._is_closed:

@@ -5,6 +5,7 @@ A child takes long to start: what can be told of one child is told in one test.
 
 import asyncio
 import contextlib
+import errno
 import importlib
 import multiprocessing
 import os
@@ -33,6 +34,7 @@ from sqlalchemy_fairqueue import (
     Worker,
 )
 from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.worker import child_processes
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
@@ -391,6 +393,29 @@ def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> 
             until(lambda: _is_gone(pids[0]), "it has died")
     assert pids[0] != pids[1]
     assert worker.stats.retried == 0
+
+
+@_BOTH
+def test_no_process_left(
+    queue: Queue, engine: Engine, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that cannot start a child costs an attempt, whatever the handler is retried on."""
+    pipe, calls = child_processes._SPAWN.Pipe, []
+
+    def first_fails() -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return pipe()
+
+    monkeypatch.setattr(child_processes._SPAWN, "Pipe", first_fails)
+    retry = RetryPolicy(first=timedelta(microseconds=1), retry_on=(KeyError,))
+    queue.handler("pid", retry=retry, **_PROCESS)(isolated.say_pid)
+    [message_id] = send(engine, queue, {"folder": str(tmp_path)}, kind="pid")
+    worker = serve(concurrency=1)
+    until(lambda: worker.stats.completed == 1, "it is done")
+    assert (worker.stats.retried, worker.stats.buried) == (1, 0)
+    assert _said(tmp_path, f"pid-{message_id}-2")
 
 
 @_BOTH
