@@ -69,7 +69,7 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.FIRST)
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Hide tables of ours that are not in the metadata from Alembic, and drop its log lines about our sequences."""
+    """Hide from Alembic and its plugins our objects that the metadata lacks, and drop log lines about our sequences."""
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
         # A private list, since the only public filter, include_name, belongs to the user.
@@ -182,14 +182,13 @@ class _Comparison:
         return self.named_schema(schema), name
 
     def drops_ours(self, operation: ops.DropTableOp) -> bool:
-        """Return whether an operation drops a table of fairqueue, which Alembic must never do."""
         schema, name = self.table(operation)
         if operation.schema is None:
             schema = self.visible(name)
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Return whether Alembic must not make the table: our operations do, or it exists and Alembic overlooked it."""
+        """Return False if Alembic shall make the table: it is not ours, or the installed latest version lacks it."""
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False
@@ -197,16 +196,15 @@ class _Comparison:
         return self.installation(schema).version != latest_version() or name not in missing
 
     def additions(self, schema: str | None, name: str) -> list[MigrateOperation]:
-        """Return the operations that add the user's own objects to a table that Alembic's comparison did not see."""
         found = self.installation(schema)
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
-        """Return the changes of a table that stay in the migration.
+        """Return the changes of a table that stay in the migration: of the user's tables all, of *gone* tables none.
 
-        Changes to the user's own columns, constraints and indexes stay; if the library does not know the installed
-        version, only those that add something. A change to one of our objects stays only if the object differs from the
-        installed version; if only the models differ, an upgrade makes the change.
+        In our tables, changes to the user's own columns, constraints and indexes stay; if the library does not know the
+        installed version, only those that add something. A change to one of our objects stays only if the object
+        differs from the installed version; if only the models differ, an upgrade makes the change.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:

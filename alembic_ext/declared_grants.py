@@ -25,7 +25,7 @@ Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:
-    """Return the grants from ``declare_grants``, by the schema's name in the database; None means *default*."""
+    """Return the grants from ``declare_grants``, by schema; a schema that was declared as None is *default*."""
     each = [metadata] if isinstance(metadata, MetaData) else list(metadata or ())
     found: Declared = {}
     for one in each:
@@ -39,7 +39,7 @@ def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str
 def grant_changes(
     connection: Connection, schema: str | None, given: str | None, wanted: Collection[RoleGrant], version: int | None
 ) -> list[MigrateOperation]:
-    """Return the operations that change the grants of a database to *wanted*.
+    """Return the operations that change the grants in a schema to *wanted*.
 
     *schema* is the schema's name in the database, *given* the declared name; *version* is None if nothing is installed.
     """

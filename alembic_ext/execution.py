@@ -22,7 +22,7 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
     """Send statements one by one in the migration's transaction, or write them to the script of ``--sql``.
 
     Raises:
-        ValueError: The database is not PostgreSQL, there is no connection, or it translates the schema to another one.
+        ValueError: The database is not PostgreSQL, there is no connection, or the connection translates the schema.
         AutocommitError: The connection commits each statement by itself.
         SchemaMismatch, IsolationError: A statement that checks the schema refused, or the transaction is read-only.
     """

@@ -119,7 +119,7 @@ class RevokeFairqueueOp(FairqueueOp):
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: The kind is unknown, or the database is not PostgreSQL.
+            ValueError: The role's name is impossible, the kind is unknown, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
 
         Example:

@@ -210,7 +210,7 @@ class DowngradeFairqueueOp(_LadderOp):
 
 @Operations.register_operation("repair_fairqueue")
 class RepairFairqueueOp(_InstallationOp):
-    """Restore the functions and triggers of an installed version. The inverse does nothing.
+    """Restore the functions and triggers of an installed version. The inverse does nothing: the former state is lost.
 
     Autogenerate prints *reasons*, the differences, as comments above the call.
 
@@ -230,8 +230,9 @@ class RepairFairqueueOp(_InstallationOp):
         """Restore the functions and triggers of the installed *version*, in the migration's transaction.
 
         Missing functions are created and changed ones replaced; other functions with a name of ours are dropped.
-        Missing, changed or disabled triggers are created again. Columns, indexes and constraints stay. Privileges stay,
-        except that afterwards PUBLIC may execute no function, and roles may again execute what their grants stand for.
+        Missing, changed or disabled triggers are created again, and so is a missing schema of stages. Columns, indexes
+        and constraints stay. Privileges stay, except that afterwards PUBLIC may use the schema of stages and execute no
+        function, and roles may again execute what their grants stand for.
 
         Args:
             schema: The schema of the installation, by default the connection's default schema.
@@ -250,7 +251,6 @@ class RepairFairqueueOp(_InstallationOp):
         return repair_statements(self.version, self.schema)
 
     def reverse(self) -> NothingOp:
-        """Return an operation that does nothing, since the manual change is not recorded anywhere."""
         return NothingOp()
 
 

@@ -69,7 +69,7 @@ class Installation:
     """The objects of fairqueue in a schema of the database.
 
     Attributes:
-        version: The installed version; None: fairqueue is not installed.
+        version: The installed version, or without ``fq_version()`` the one that the objects resemble; None: no version.
         partitions: For the name of each partition, the name of its table.
     """
 

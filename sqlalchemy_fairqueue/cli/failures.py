@@ -36,10 +36,7 @@ _OURS: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
 
 
 def command_error(error: BaseException, database: str | None = None) -> CommandError:
-    """Convert any exception to the error of a command; *database* is a URL without password, for the message.
-
-    Without *database*, a ConnectionError or TimeoutError counts as a failure, not as a database that is away.
-    """
+    """Convert any exception to the error of a command; *database* is a URL without password, for the message."""
     match error:
         case CommandError():
             return error

@@ -38,7 +38,6 @@ class Installation:
     engine: Engine
 
     def now(self) -> datetime:
-        """Return the time by the database's clock, which the queues use."""
         with self.engine.connect() as connection:
             return read_clock(connection, self.schema)
 

@@ -104,10 +104,7 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
-
-    If stdin is no terminal, nobody can answer, so CommandError is raised at once.
-    """
+    """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing."""
     if yes:
         return
     if not sys.stdin.isatty():

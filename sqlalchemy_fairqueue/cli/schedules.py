@@ -129,7 +129,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
     """Return the slots of a schedule, sorted by time: run ones, skipped ones, late or due ones, and the next *most*.
 
-    Skipped slots are listed only after the oldest slot in *ran*. If the timing is not known, no others are listed.
+    Skipped slots are listed only after the oldest slot in *ran*. If the timing is not known, only *ran* is listed.
     """
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
@@ -153,7 +153,7 @@ def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, m
 
 
 def _timing(one: ScheduleInfo) -> Timing | None:
-    """Return the timing of a schedule; None if it was paused before its first slot, or this machine cannot read it."""
+    """Return the timing of a schedule; None if no slot is known, or this machine cannot read its expression or zone."""
     slot = one.next_run_at or one.last_slot_at
     if slot is None:
         return None
@@ -207,7 +207,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Warn if ``set`` has changed the kind or the payload's size: the operator may have forgotten the option."""
+    """Yield a warning if ``set`` has changed the kind or the payload's size: perhaps an option was forgotten."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

@@ -35,8 +35,7 @@ class Target:
     Attributes:
         schema: The schema of the installation; None: found through the search_path.
         queue: The queue that the options or the application name; None if they name none.
-        application: The application's own Queue object, which has a codec and defaults. None if --app names no Queue,
-            or if --queue names another queue.
+        application: The Queue object that --app names; None if it names none, or if --queue names another queue.
     """
 
     engine: Engine
@@ -180,8 +179,7 @@ _OF_ASYNCPG = {
 def psycopg_url(text: str, source: str) -> URL:
     """Return the URL in *text* for the driver psycopg; *source* is the option or the variable that *text* comes from.
 
-    Raise CommandError if *text* is no URL of a PostgreSQL database. The message quotes at most the part before ``://``,
-    since the rest may have a password in it.
+    Raise CommandError if *text* is no URL of a PostgreSQL database. The error shows no password.
     """
     try:
         url = make_url(text.strip())

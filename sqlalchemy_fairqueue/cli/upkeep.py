@@ -88,7 +88,6 @@ def doctor(
 
 
 def _repair(connection: Connection, findings: Sequence[Finding], *, yes: bool) -> list[Finding]:
-    """Ask, then repair in one transaction what can be repaired; return the findings that were repaired."""
     found = [one for one in findings if one.repair]
     if found:
         confirm(f"{'; '.join(one.message for one in found)}. Is no worker running, and shall it be repaired?", yes=yes)

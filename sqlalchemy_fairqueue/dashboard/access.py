@@ -121,8 +121,7 @@ def check_origin(request: Request, form: Mapping[str, str]) -> None:
 def _is_own(request: Request, origin: str) -> bool:
     """Return whether an origin is the site that the request was sent to.
 
-    A proxy may have ended TLS, so an https origin may send a request that arrives as http, but not the reverse. A
-    browser leaves out the default port of the scheme, which a proxy may add.
+    A proxy may have ended TLS, so an https origin may send a request that arrives as http, but not the reverse.
     """
     try:
         sender, site = urlsplit(origin), urlsplit(f"//{request.headers.get('host', '')}")

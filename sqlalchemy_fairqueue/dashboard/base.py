@@ -59,7 +59,7 @@ class Row:
 
     Attributes:
         waited: How long it waits. None: nothing is ready.
-        detail: The figures behind the reason of its wait.
+        detail: A few words about the reason of its wait, with figures.
         shares: Its share of what the queue is fair by. If that is cost or seconds, also its share of leased messages.
         entitled: The part that its weight entitles it to, 0 to 1. None: it does not compete with others now.
     """
@@ -79,7 +79,6 @@ class QueuePage:
 
     Attributes:
         found: How many queues the whole list has.
-        number: The number of the page, from 1.
         find: The text that the names of all listed queues contain.
     """
 
@@ -156,10 +155,7 @@ class PageBase:
         self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """Return a tenant with the reason of its wait, even if the figures lack the tenant; None if it does not exist.
-
-        If the figures are kept for longer than *keep*, the reason is read anew, for all open pages together.
-        """
+        """Return a tenant with the reason of its wait, even if *figures* lack the tenant; None if it does not exist."""
         if self.reading.figures.are_kept_longer:
             queue = await self._queue_now(queue, [channel])
         listed = next((one for one in queue.contention.channels if one.channel == channel), None)
@@ -174,8 +170,7 @@ class PageBase:
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """Return the tenants in the figures of *queues*, each with the reason of its wait, sorted by ``suffering``.
 
-        If the figures are kept for longer than *keep*, the reasons are read anew for up to ``QUEUES`` queues, those
-        whose tenants wait longest.
+        If the figures are kept for longer than *keep*, the reasons are read anew for up to ``QUEUES`` queues.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}

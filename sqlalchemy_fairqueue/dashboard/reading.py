@@ -232,7 +232,7 @@ class Reading:
         self.figures.forget()
 
     async def health(self) -> Health | None:
-        """Return doctor's findings, up to a minute old, or older if doctor takes long; None if there are none yet."""
+        """Return doctor's latest findings, after waiting a moment at most for new ones; None if there are none yet."""
         await asyncio.wait([asyncio.ensure_future(self.shared(*self._examination))], timeout=_HEALTH_PATIENCE)
         return self.latest_health()
 

@@ -43,8 +43,7 @@ class Step:
     """A step of a timeline; *at* is None for the present.
 
     Attributes:
-        level: How the step went: "good", "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty
-            for others.
+        level: How it went: "good", "calm", "warn" or "bad"; "between" for a wait; "now" for the present; else empty.
     """
 
     at: datetime | None

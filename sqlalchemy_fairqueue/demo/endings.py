@@ -1,7 +1,7 @@
 """Ends the demo early after an error or a signal of the system, such as Ctrl-C. The demo cleans up before it ends.
 
 The signal handler raises an exception. If the signal interrupts a finalizer, Python drops this exception. So the
-handler also notes the signal, and `end_if_asked` raises the exception again.
+handler also notes the signal, and ``end_if_asked`` raises the exception again.
 """
 
 from __future__ import annotations

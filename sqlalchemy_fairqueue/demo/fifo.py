@@ -41,7 +41,7 @@ def _work(engine: Engine, name: str) -> int:
         with Session(engine) as session, session.begin() as transaction:
             session.add(parse(session.get_one(Upload, job.upload_key)))
             ours = delete(Job).where(Job.id == job.id, Job.leased_until == job.leased_until).returning(Job.id)
-            if session.scalars(ours).one_or_none() is None:  # the lease ended meanwhile: another worker has the job
+            if session.scalars(ours).one_or_none() is None:  # another worker took the job after the lease ended
                 transaction.rollback()
     return len(jobs)
 

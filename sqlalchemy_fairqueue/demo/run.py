@@ -33,10 +33,10 @@ BOB = "Bob"
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
 _ACCIDENT = 0.14
-"""A worker is killed when as many files are parsed as this share of Bob's: early, so that its lease ends in the run."""
+"""A worker is killed when the parsed files reach this share of Bob's number: early, so its lease ends in the run."""
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
-# Seconds between two looks at the files. To look at one file takes about a tenth of what it adds to the pause.
+# Seconds between two looks at the files. Each file adds about ten times as much to the pause as a look at it takes.
 _PAUSE, _PAUSE_PER_FILE = 0.02, 100e-6
 _PATIENCE = 60.0
 
@@ -158,7 +158,7 @@ def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) ->
         if run.accident is None and run.done >= max(1, _ACCIDENT * len(visits[0].files)):
             accident = _kill_one(service, engine, workers)
             run = replace(run, files=files_of(engine), accident=accident)
-        # The last commits of the killed worker completed all of its files. Then nobody takes over a file, so another
+        # If the last commits of the killed worker completed all of its files, nobody takes over a file. So another
         # worker is killed.
         if run.accident and not run.orphans:
             run = replace(run, accident=None)

@@ -113,10 +113,7 @@ def seconds(duration: float) -> str:
 
 
 def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
-    """Draw who was served when: each customer has a row, with a line for each parsed file.
-
-    Behind the lines of a small customer a bar shows the time in which its files wait.
-    """
+    """Draw who was served when: each customer has a row, with a line for each parsed file."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
         os.environ.setdefault("MPLCONFIGDIR", folder)

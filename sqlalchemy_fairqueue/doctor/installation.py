@@ -57,7 +57,6 @@ def find_installation(connection: Connection, schema: str | None, kind: str = "o
 
 
 def grant(role: str, kind: str, schema: str | None) -> str:
-    """Return the operation of Alembic that lets a role do a kind of work."""
     return f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(schema)})"
 
 

@@ -65,7 +65,7 @@ class Sample:
 
 
 def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], previous: Sample | None) -> Sample:
-    """Read the counts of channels that are busy, or were since the previous sample, in one snapshot."""
+    """Take a sample of *queues*, in one snapshot."""
     with engine.connect() as connected:
         connection = isolate(connected, REPEATABLE_READ)
         context = sample_context(connection, schema)

@@ -21,7 +21,7 @@ class Gauge:
 
     Attributes:
         name: Its name in Prometheus; one that ends with ``_total`` only grows.
-        get: Returns the figure of a queue; with a label, a mapping from the label's values to figures; None: no figure.
+        get: Returns the figure of a queue or, with a *label*, the figures by the label's values. None: no figure.
         label: The label besides the queue.
         otel: Its name in OpenTelemetry, with the *unit*. Empty: it is not exported there.
     """

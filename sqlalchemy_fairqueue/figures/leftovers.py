@@ -23,7 +23,7 @@ _CHANNELS = 1000
 
 
 def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> tuple[Leftovers, ...]:
-    """Return the leftovers of queues that still hold messages; *worker* has stopped, but may still have leases."""
+    """Return the leftovers of queues that still hold messages; *worker* has stopped, and is not counted as consumer."""
     found = (_leftovers(connection, queue, worker) for queue in queues)
     return tuple(one for one in found if one is not None)
 

@@ -47,7 +47,7 @@ SHOWN = 200
 
 
 _RIVALS = 20
-"""How many channels with leased messages are read, at most. The waits of channels name a few of these."""
+"""The most channels with leased messages that one reading returns. The waits of channels name a few of these."""
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
@@ -77,8 +77,8 @@ class QueueFigures:
     """A queue at an instant, by the database's clock.
 
     Attributes:
-        contention: The channels that wait longest, those with the most leased messages, and channels that have only
-            scheduled or held messages, with the reasons of waits.
+        contention: The channels that wait longest, those with the most leased messages, and channels that have
+            scheduled or held messages but no ready one, with the reasons of waits.
         consumers: Its consumers; if there are more than ``SHOWN``, those with the most messages.
         completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or the queue records
             no history.
@@ -121,7 +121,7 @@ class QueueFigures:
 
     @property
     def shortfall(self) -> float:
-        """The most that a waiting channel lacks of the share that its weight entitles it to, 0 to 1."""
+        """The most that a competing channel with ready messages lacks of the share due to its weight, 0 to 1."""
         contention = self.contention
         waiting = (one for one in contention.channels if one.oldest_ready_at is not None and one.competes)
         lacking = (contention.entitled(one) - (contention.used(one) or 0.0) for one in waiting)
@@ -161,8 +161,8 @@ def read_figures(
 ) -> Figures:
     """Read the figures of *queues*; if that is None, of all queues that have channels or are configured.
 
-    The connection must be in a REPEATABLE READ transaction, so that all is of one snapshot. Rates are counted from
-    *previous*, unless that is older than *longest*: then much history would be counted for an outdated average.
+    The connection must be in a REPEATABLE READ transaction, so that all is of one snapshot. Averages per second
+    are over the time since *previous*. There are none if this is longer than *longest*: much history would be read.
     """
     context = sample_context(connection, schema)
     names = read_queues(connection, schema) if queues is None else [queue.name for queue in queues]
@@ -243,7 +243,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
     At most ``COUNTED`` leased messages are counted. If the queue has so many, the result also lists the channels in
     *figures*, and no count of leased messages is below that in *figures*. If *figures* have ``COMPETING`` competing
-    channels or more, their weight is not below that in *figures*. If none of *channels* exists, return *figures*.
+    channels or more, ``rival_weight`` is not below that in *figures*. If none of *channels* exists, return *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: how many messages waited in it, and how far it was behind."""
+    """A queue in the past: its number of undelivered messages, and what ``behind`` returned for it."""
 
     at: datetime
     backlog: int
@@ -95,7 +95,7 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
-        """Forget the figures, as something was changed. The next request reads anew, unless a reading is under way."""
+        """Forget the figures, since something was changed. The next request without a reading under way reads anew."""
         # The result of a reading that has begun already is forgotten too, since it may lack the change.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0
@@ -115,7 +115,6 @@ class SharedFigures:
 
     @property
     def took(self) -> timedelta:
-        """The time that it took to read the latest figures."""
         return timedelta(seconds=self._took)
 
     def get(self) -> Figures:

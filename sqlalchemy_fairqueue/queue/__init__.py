@@ -96,5 +96,5 @@ class Queue(
 
     @property
     def admin(self) -> Admin:
-        """The rare operations on single messages and workers, for operators."""
+        """Rare operations for operators, such as moving a message, erasing a channel or stopping a worker."""
         return Admin(self)

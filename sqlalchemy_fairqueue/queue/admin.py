@@ -1,4 +1,4 @@
-"""Facets for operators: dead letters, and rare operations on single messages and workers."""
+"""Facets for operators: dead letters, and rare operations, such as erasing a channel or stopping a worker."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class DeadLetters(Facet[QueueBase]):
         """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
         Args:
-            error: A text in the reason or the error. The call scans dead letters for it, fewer with other filters.
+            error: A text in the reason or the error. No index helps to find it, so give other filters too.
             since: Only letters whose message died at this time (aware) or later.
             until: Only letters whose message died before this time (aware).
             after: The last dead letter of the previous page.
@@ -383,8 +383,8 @@ class Admin(Facet[QueueBase]):
         and tables that Spark wrote, logs, traces.
 
         First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
-        again. The call deletes in several transactions. If it fails half-way, call it again. It reads the history and
-        the results of all channels, about 2 us a row.
+        again. The call deletes in several transactions. If it fails half-way, or ``left_over`` of the result is not 0,
+        call it again. It reads the history and the results of all channels, about 2 us a row.
         """
         if not isinstance(engine, (Engine, AsyncEngine)):
             raise refused(engine, "an engine")

@@ -167,10 +167,9 @@ class QueueBase:
     def _ask(
         self, where: Where, work: Callable[[Connection], R], *, settles: bool = False, enqueues: str | None = None
     ) -> R:
-        """Call *work* at once, in the transaction of a session or connection.
+        """Call *work* at once: on an engine as :func:`run` does, else in the transaction of the session or connection.
 
-        On an engine each statement of *work* is a transaction of its own. In the lock order of the caller's transaction
-        the call counts as a settlement if *settles* is true, and as an enqueue if *enqueues*, its channel, is given.
+        In the lock order the call counts as a settlement if *settles*, and as an enqueue to *enqueues*, a channel.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 

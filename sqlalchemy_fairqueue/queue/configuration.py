@@ -71,10 +71,10 @@ class ConfigurationMethods(QueueBase):
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
         queue. A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT.
 
-        With max_concurrency, max_cost_out, rate or limits the call also locks the leased messages. It waits for
-        dequeues and for transactions that are settling messages, and the queue is not served until the transaction
-        ends; so keep such transactions short and separate. With these settings in a REPEATABLE READ or SERIALIZABLE
-        transaction the call raises IsolationError. Consumers of a queue with such limits dequeue one after another.
+        With max_concurrency, max_cost_out, rate or limits the call waits for dequeues, and the queue is not served
+        until the transaction ends; so keep it short and separate. Unless this lifts the queue's last limit, the call
+        also locks the leased messages, and waits for transactions that settle them. Under REPEATABLE READ and
+        SERIALIZABLE it raises IsolationError. Consumers of a queue with such limits dequeue one after another.
 
         Example:
             >>> queue.limits.configure(engine, "openai", rate="50/s")

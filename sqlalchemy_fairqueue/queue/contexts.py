@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 handling: ContextVar[Delivery | None] = ContextVar("fairqueue_handling", default=None)
-"""The delivery whose handler runs here, also in tasks and threads with a copy of its context variables."""
+"""The delivery that the running handler works on. Tasks and threads see it if they copy the context variables."""
 _NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -44,7 +44,7 @@ class HeldState(Protocol):
 
     @property
     def batch(self) -> Sequence[HeldState]:
-        """All deliveries of the call, this one first."""
+        """The states of all deliveries of the call, this one first."""
         ...
 
     @property
@@ -102,8 +102,7 @@ class Context:
         """Retry one delivery of a batch, and count its attempt, however the others are settled.
 
         The worker settles the delivery when the handler returns, in the handler's transaction if it takes a session. If
-        the handler raises, this call has no effect. The same applies to :meth:`release` and :meth:`bury`.
-        *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
+        the handler raises, this call has no effect. For *delay* and *error* see :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
@@ -255,7 +254,7 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether another consumer may have the message, as the lease may have ended or the worker has settled it."""
+        """Whether the lease may have ended, or the worker has settled the message although the handler still runs."""
         return self._held.lost
 
     @property
@@ -300,7 +299,7 @@ async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> A
 
 
 def variables_of(context: Context) -> Variables | None:
-    """Return the context variables that a handler with a session had when it returned. Otherwise return None."""
+    """Return the context variables as they were when the handler returned; None if it takes no session, or raised."""
     return context._variables  # noqa: SLF001 - a part of it
 
 

@@ -93,7 +93,8 @@ class DeliveryMethods(QueueBase):
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
         business effects and completion happen together or not at all. On an engine the call still settles the
-        deliveries that are not lost, and then raises LeaseLost. A completion after the end of the lease counts until a
+        deliveries that are not lost, and then raises LeaseLost. In a handler, if the worker knows already that one is
+        lost, the call itself raises LeaseLost and settles none. A completion after the end of the lease counts until a
         dequeue takes the message back. Settlements lock only the messages, in the order of their ids.
 
         Args:

@@ -57,8 +57,6 @@ class _Job(Protocol[P]):
 
 
 class _Members:
-    """The methods that add members to a group, on a session."""
-
     id: UUID
 
     def __init__(self, queue: GroupMethods, session: AnySession | None, adder: Delivery | None) -> None:

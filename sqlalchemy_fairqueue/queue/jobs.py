@@ -190,8 +190,6 @@ class JobHandler:
 
 
 class _Declare:
-    """The decorator that ``Queue.job(...)`` returns."""
-
     def __init__(self, declare: Callable[[Callable[..., Any]], Job[..., ..., Any]]) -> None:
         self._declare = declare
 

@@ -162,10 +162,10 @@ class LookupMethods(QueueBase):
         *state* is "leased", "ready", "held" or "scheduled". *key* needs a channel. *limit* is 1 to 10,000. To get the
         next page, give ``page.next`` as *after* and the same filters; on the last page ``page.next`` is None.
 
-        For one channel, also with a key or a state, the call reads little more than it returns. With *kind*, with the
-        state "held" and for the whole queue it also reads messages that it does not return, in all at most *scan* (1 to
-        1,000,000). So a page before the last may be empty. For the state "leased", and for a channel without a state,
-        the call reads the ids of all leased messages of the queue.
+        A page also ends when the call has looked at *scan* (1 to 1,000,000) messages. With *kind*, with the state
+        "held" and for the whole queue it also looks at messages that it does not return, so a page before the last may
+        be empty. For the state "leased", and for a channel without a state, the call reads the ids of all leased
+        messages of the queue.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id

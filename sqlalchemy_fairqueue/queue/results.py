@@ -110,7 +110,7 @@ class ResultMethods(HandlerMethods):
             ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
                 MessageFailed (a dead letter), ResultCancelled, ResultNotKept (ended, but no result of it is kept),
                 UnknownMessage (never in this queue, or not known to be in the *channel*).
-            PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
+            PayloadError: The codec cannot decode the kept value, or the value does not fit the job's annotation.
 
         Example:
             >>> queue.configure(engine, result_retention=timedelta(hours=1))

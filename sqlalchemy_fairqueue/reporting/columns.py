@@ -63,7 +63,7 @@ def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def encoded(table: pa.Table, name: str) -> tuple[list[Any], Any]:
-    """Return the different values of a column, and for each row the index of its value."""
+    """Return the distinct values of a column, maybe with some that no row has, and the index of each row's value."""
     column = table[name].combine_chunks()
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()

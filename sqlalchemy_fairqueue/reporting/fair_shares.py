@@ -115,7 +115,6 @@ class FairShares:
 
     @property
     def fairness(self) -> float | None:
-        """The mean of Jain's indexes; None if channels never competed."""
         return float(self._competed.mean()) if len(self._competed) else None
 
     @property
@@ -131,7 +130,7 @@ class FairShares:
         return self.indexes[~np.isnan(self.indexes)]
 
     def share_of(self, number: int) -> float | None:
-        """Return a channel's service as a fraction of its fair share; None if it had no backlog when a window began."""
+        """Return the fraction of its fair share that a channel was served; None if its fair share is zero."""
         return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
 
     def denial_of(self, number: int) -> Denial | None:
@@ -163,7 +162,7 @@ class FairShares:
         )  # fmt: skip
 
     def channel_costs(self, number: int) -> ChannelCosts:
-        """Return the cost of a channel. Call it on shares from :meth:`Division.by_costs` only."""
+        """Return the cost and shares of a channel. Call it on shares from :meth:`Division.by_costs` only."""
         return ChannelCosts(
             cost=int(self.amounts[number]), fair_share=self.share_of(number), denial=self.denial_of(number),
             denied_cost=float(self.shares.denied[number]), above_share=float(self.shares.above[number]),

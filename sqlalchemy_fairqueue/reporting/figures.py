@@ -74,8 +74,8 @@ class Denial:
         from_: When the stretch began in which it was denied most; *to* is the end.
         part: The fraction of its denied messages, or of their cost, that falls into that stretch. Denied messages are
             those by which it got less than its share.
-        culprits: The channels to which most of the denied messages are ascribed, the greatest part first. Only twenty
-            channels of a queue have culprits: those that were denied most, compared with the number of their attempts.
+        culprits: The channels to which most of the denied messages are ascribed, the greatest part first. At most
+            twenty channels of a queue have culprits: those that were denied most per attempt.
     """
 
     from_: datetime

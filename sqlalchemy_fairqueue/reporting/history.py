@@ -83,7 +83,7 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether rows of a day are missing before or between files, as when a compaction ran meanwhile."""
+    """Return whether rows of a day are missing before or between files, as when a compaction ran during the listing."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 

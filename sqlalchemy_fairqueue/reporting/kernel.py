@@ -94,7 +94,6 @@ def _advance(channel: Channel, at: int, served: int) -> bool:
 
 @compilable
 def _count_start(channel: Channel, at: int) -> None:
-    """Count a start: update the greatest rate, and the least burst that would have allowed all starts."""
     second = at // _SECOND
     if channel.second != second:
         channel.second = second
@@ -174,7 +173,7 @@ class Shares(NamedTuple):
         denied: Messages below its share.
         above: Messages above its share.
         stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
-        worst: Denied messages in its worst stretch, from *worst_begin* to *worst_end*.
+        worst: Denied messages in the stretch that has the most, from *worst_begin* to *worst_end*.
         victims: The row of a channel in *blame*; -1: none.
         blame: Denied messages of each victim (rows) that are ascribed to each channel (columns).
         windows: Windows in which messages were started.

@@ -109,7 +109,7 @@ def assembled(
     tenant: str | None,
     replays: Sequence[Replay] = (),
 ) -> Report:
-    """Assemble the report of all queues, and write its page; arguments and errors are those of :func:`report`."""
+    """Assemble the report of all queues, and write its page; :func:`report` has the same options and errors."""
     figures = figures_of([one.measured for one in parts])
     if tenant is not None and tenant not in {one.channel for one in figures.channels}:
         raise HistoryEmpty(no_attempts_of(tenant))

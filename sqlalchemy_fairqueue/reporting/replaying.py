@@ -104,7 +104,7 @@ def figures_policy(policy: ChannelPolicy, plan: str | None = None) -> Policy:
     )
 
 
-# The least reduction of the victims' mean wait for advice.
+# A limit is advised if it shortens the victims' mean wait by more than this fraction.
 _WORTH_IT = 0.1
 _PARTS = (2, 4)
 
@@ -152,7 +152,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the followers of *channel*'s plan; None if there are none but *channel*, or all *sufferers* follow it."""
+    """Return the followers of *channel*'s plan; None if no other channel follows it, or if all *sufferers* do."""
     plan = plans.get(channel)
     if plan is None:
         return None

@@ -117,8 +117,8 @@ class ReplayedQueue:
         least_workers: The capacity in the quarter of that time with the least capacity.
         greatest_workers: The capacity in the quarter with the greatest.
         settings: The settings of the scenario, as text, without the workers.
-        replay_error: The mean difference between the replayed and the recorded time from ready to finished, as a
-            fraction of the mean recorded time. None: the replay is under other policies than the record's.
+        replay_error: The mean absolute difference between the replayed and the recorded time from ready to finished, as
+            a fraction of the mean recorded time. None: the replay is under other policies than the record's.
         replay_bias: Like *replay_error*, but the mean of signed differences; negative: the replay is faster.
     """
 

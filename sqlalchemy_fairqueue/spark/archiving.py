@@ -91,8 +91,7 @@ def archive(
     """Update the archive at *path* from the history.
 
     One rename adds a whole day, or all later rows of an archived day, so readers never see half of an addition. If a
-    run dies, finished days stay, and the next run continues. Run this after midnight UTC, and before housekeeping drops
-    the oldest day.
+    run dies, the next run continues. Run this after midnight UTC, and before housekeeping drops the oldest day.
 
     Args:
         spark: A classic session; not Spark Connect, since the run uses the session's file systems.
@@ -109,7 +108,7 @@ def archive(
 
     Raises:
         ArchiveBusy: Another process updates the archive.
-        ArchiveDamaged: Files are not as a run leaves them: one is missing, unknown, there twice or unreadable.
+        ArchiveDamaged: A file is missing, unknown, there twice, unreadable, or of a later version of this library.
         OriginChanged: The archive belongs to another history.
         DataLoss: Days were dropped from the history before they were archived.
         ArchiveError: The lock was lost, or rows of the history changed during the run.
@@ -348,7 +347,7 @@ def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path
 
 
 def _frame(spark: SparkSession, raw_options: Mapping[str, str], file: ArchiveFile, start: Offset) -> DataFrame:
-    """Return the attempts of a file, in one partition, in the order of their ends."""
+    """Return the attempts to be written to *file*, in one partition, in the order of their ends."""
     after = Position(file.low - 1, _LAST_ID) if file.low else Position()
     found = spark.read.format("fairqueue").options(
         **raw_options,

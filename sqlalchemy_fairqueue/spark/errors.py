@@ -33,7 +33,7 @@ class BadRows(PipelineError, ValueError):
 
 
 class StageIncomplete(PipelineError, codes=("QF006",)):
-    """Staged rows are lost: the server crashed or failed over meanwhile. Nothing was enqueued."""
+    """The stage lacks rows or was changed: probably the server crashed or failed over. Nothing was enqueued."""
 
 
 class KeyStands(PipelineError, codes=("QF002",)):
@@ -49,7 +49,7 @@ class ArchiveBusy(ArchiveError):
 
 
 class ArchiveDamaged(ArchiveError):
-    """The files of an archive are not as a run leaves them: one is missing, unknown, there twice or unreadable."""
+    """A file of an archive is missing, unknown, there twice, unreadable, or of a later version of this library."""
 
 
 class DataLoss(PipelineError):

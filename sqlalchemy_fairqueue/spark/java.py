@@ -83,7 +83,7 @@ def java_home() -> Path:
 
 
 def java_version(program: Path) -> int:
-    """Return the major version of a ``java`` program, or 0 if it prints none."""
+    """Return the major version of a ``java`` program, or 0 if it cannot be run or prints none."""
     try:
         answer = subprocess.run(
             [program, "-version"], check=False, capture_output=True, text=True, timeout=_ANSWER_SECONDS

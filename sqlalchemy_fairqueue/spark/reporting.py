@@ -75,9 +75,8 @@ def report(
 ) -> Report:
     """Make a fairness report: figures, and a page that shows and defines them.
 
-    The history is read once and shuffled once by queue. Archive a live history first, so that you can make the report
-    again. The attempts of a queue must fit in the memory of a Python worker, at about 200 bytes each, and 500 for a
-    replay.
+    The history is read once and shuffled once by queue. The attempts of a queue must fit in the memory of a Python
+    worker, at about 200 bytes each, and 500 for a replay.
 
     Args:
         history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time.
@@ -120,8 +119,8 @@ def replay(
 ) -> DataFrame:
     """Return the history that each scenario would have given, without ``group`` and with a column ``scenario``.
 
-    Replayed rows have the times of the replay, a consumer like "worker 1", the recorded outcome, and neither error
-    nor recorded_xid. Each action of Spark replays again; keep the frame (``persist``, or write it) if you read it
+    Replayed rows have new ids, the times of the replay, a consumer like "worker 1", the recorded outcome, and neither
+    error nor recorded_xid. Each action of Spark replays again; keep the frame (``persist``, or write it) if you read it
     more than once. A queue's attempts must fit in a Python worker's memory, at about 500 bytes each.
 
     Args:

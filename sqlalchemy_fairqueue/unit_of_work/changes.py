@@ -38,8 +38,6 @@ class Change:
 
     Attributes:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
-        locks_queue: Whether the change locks the row of its queue.
-        changed_plan: The plan to change or remove.
         used_plan: The plan that a channel shall follow.
         channel: The channel whose state row the change locks.
         makes: The policy, as JSON, for a missing channel if the queue has no defaults. None: no channel is created.
@@ -60,7 +58,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue, except limits. Its first ``defaults`` take other fields from the target's policy."""
+    """Change settings of a queue, except limits. The target's policy completes the queue's first ``defaults``."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 

@@ -311,7 +311,6 @@ class Members:
         adding: The messages whose handlers add members. Lock them, so that they do not end before the transaction.
         join: Whether :meth:`send_joins` counts the members, because other transactions created some of the groups.
             Otherwise the server counts them during the enqueue.
-        created: How many messages were created for each membership.
     """
 
     __slots__ = ("_adders", "_makes", "_share", "adding", "created", "join")

@@ -150,8 +150,8 @@ class Work:
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
-            DuplicateMessage, ChannelFull: *on_duplicate* or *on_full* is "raise", or this work cancels the message that
-                has the key. Roll back, unless this was the only operation and *committing* is None: nothing was added.
+            DuplicateMessage, ChannelFull: *on_duplicate* or *on_full* is "raise", or this work cancels the message with
+                the key. Roll back, unless this was the only operation and *committing* is None: then nothing was added.
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())

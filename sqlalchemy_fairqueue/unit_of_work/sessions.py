@@ -7,8 +7,7 @@ session, so they must be cheap for those that never enqueue. The state lies in t
 
 Facts about the events (SQLAlchemy 2.0 and 2.1):
 
-* before_commit also fires when a savepoint is released, inside prepare(), and for the outermost transaction while
-  savepoints are still open;
+* before_commit also fires at the release of a savepoint, inside prepare(), and at a COMMIT while savepoints are open;
 * close() fires neither commit nor rollback, only after_transaction_end;
 * an exception from before_commit leaves the transaction open;
 * after_commit and after_rollback fire before the transaction ends.
@@ -166,7 +165,7 @@ def joined(session: Session, target: Target) -> Connection:
 
 
 def record(session: Session, operations: Sequence[Operation]) -> None:
-    """Keep operations of one queue, at least one, until the session's COMMIT. Raise as :func:`transactions` does.
+    """Keep one or more operations of one queue until the session's COMMIT. Raise as :func:`transactions` does.
 
     If a COMMIT under way has sent the recorded work already, send the operations at once, as :meth:`Work.send` does.
     """

@@ -1,8 +1,7 @@
 """Workers: they take messages, call handlers and settle deliveries, and survive failures of all parts around them.
 
 Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
-all else is the same for both. ``runtime`` creates the parts once for each start, ``timings`` holds all durations, and
-each part reads only the clock that it was given.
+all else is the same for both. ``runtime`` creates the parts once for each start; ``timings`` holds most durations.
 
 Most threads have their own connection (``connection``), which does not come from the engine's pool. The first three
 threads and ``<name>-limits`` are Loopers (``threads``): they call duties, also after failures. A round is work that is

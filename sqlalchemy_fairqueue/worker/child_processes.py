@@ -84,7 +84,7 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a batch and return the pickled Answer. Tell the worker that the import has ended: the timeout begins."""
+    """Handle a batch and return the pickled Answer. Tell the worker when the import of the handler has ended."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:

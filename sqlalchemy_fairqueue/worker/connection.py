@@ -73,8 +73,7 @@ class DedicatedConnection:
     """A worker's connection to its database.
 
     The first use connects; after the connection broke, the next use connects anew. Only one thread uses it. Other
-    threads may shut down its socket, which ends its call with an error; otherwise a call to a silent server or proxy
-    would wait for ever. *made* counts the connections made so far.
+    threads may shut down its socket, which ends its call with an error. *made* counts the connections made so far.
 
     Args:
         lock_timeout: Most seconds that a statement waits for a lock. It is not set behind a transaction pooler.
@@ -212,7 +211,7 @@ class DedicatedConnection:
                         own.setsockopt(level, option, value)
 
     def _has_ended(self) -> bool:
-        """Return whether the server has sent something between calls, as it does before it ends a connection."""
+        """Return whether the connection has ended, or the server sent something, as it does before it ends one."""
         if self._socket is None:
             return False
         try:

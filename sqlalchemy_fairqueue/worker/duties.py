@@ -297,10 +297,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True. If a round runs, or :attr:`finished` has changed, only return False.
-
-        *finished* is what the caller last read of :attr:`finished`.
-        """
+        """If a round runs or *finished* is outdated, return False. Otherwise begin no more rounds and return True."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -520,7 +517,7 @@ class Housekeeping(Round):
                 self._options.log.info(": %s dead letters of queue %s deleted after their retention", letters, queue)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Mark idle channels, and delete channels whose mark every present transaction sees."""
+        """Mark idle channels. Delete channels that are still idle and whose mark every present transaction sees."""
         after: int | None = 0
         while after is not None and not self._stopping:
             marked = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=_CHANNELS)

@@ -34,8 +34,8 @@ class Fetcher(Looper):
     """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
     Attributes:
-        unanswered: The leases of unanswered dequeues and, after a reconnection, all leases. For each, the time of the
-            next lookup, by the worker's clock, and the delay before it in seconds. Each lookup doubles the delay.
+        unanswered: The leases of unanswered dequeues and, after a reconnection, all leases with deliveries. For each,
+            the time of the next lookup, by the worker's clock, and the delay before it. Each lookup doubles the delay.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Fetcher(Looper):
                 self.settler.settle(one, RELEASE)
 
     def _round(self) -> float:
-        """Dequeue as many messages as there is room for. Return the most seconds to wait before the next round."""
+        """If there is room, dequeue from queues that are due. Return the most seconds to wait before the next round."""
         executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
         # If the next delivery has waited in the buffer for long, release the whole buffer: other workers may be free.
@@ -154,7 +154,7 @@ class Fetcher(Looper):
         return True
 
     def _take(self, due: list[ServedQueue], room: int) -> None:
-        """Dequeue once from each due queue; later queues may use the room that earlier ones leave."""
+        """Dequeue once from each due queue while there is room. Later queues may use room that earlier ones leave."""
         for number, queue in enumerate(due):
             # The queue's share of the room, rounded up.
             limit, spare = -(-room // (len(due) - number)), self._spare()

@@ -120,7 +120,7 @@ def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for an outcome, or for another exception by the policy: no retry after the last attempt."""
+    """Return the decision for an outcome, or for another exception by the policy. The last attempt is not retried."""
     match error:
         case Release():
             return Decision(Verb.RELEASE, error.delay)

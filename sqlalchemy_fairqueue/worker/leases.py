@@ -349,7 +349,7 @@ class ServedQueue:
         return first
 
     def lease_ids(self) -> list[int]:
-        """Return the ids of all leases of the queue, including empty ones and the lease of a registered wait."""
+        """Return the ids of this worker's leases of the queue, also of empty ones and of a registered wait."""
         waiting = () if self.waiting_lease is None else (self.waiting_lease,)
         return sorted({*self.leases, *self.consumer.lease_ids(), *waiting})
 
@@ -392,8 +392,7 @@ class Buffer:
     Without turns in the buffer, messages of a later dequeue would wait behind all earlier ones, even behind many of one
     tenant. So each message gets a virtual time: the present one, or one more than the time of its channel's last
     message if that is later. The message with the earliest time begins first. Virtual time then advances by at least
-    1/(n+1) if n messages still wait, so new channels cannot overtake waiting ones for ever. A channel's messages keep
-    their order.
+    1/(n+1) if n messages still wait, so new channels cannot overtake waiting ones for ever.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
     """

@@ -100,7 +100,6 @@ class WorkerStats:
 
     Attributes:
         taken: Deliveries dequeued.
-        retried: Deliveries to be tried again.
         released: Deliveries given back without counting the attempt.
         buried: Deliveries that became dead letters.
         lost: Deliveries whose lease was lost, or whose message somebody else settled.

@@ -195,8 +195,7 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
     A supervisor may signal a process and then its whole group, so one stop may come as two signals. So further signals
-    are ignored for *grace* seconds after the first. The end of the last such block puts the program's own signal
-    handlers back. If a message's handler forks, the new process gets them back too, since a signal must end it.
+    are ignored for *grace* seconds after the first. The end of the last such block puts the program's handlers back.
 
     Raises:
         InvalidArgument: This is not the main thread.

@@ -52,8 +52,8 @@ class Timings:
         ahead: The most work in the buffer, in seconds.
         trips: The buffer holds work for the time of this many dequeues; a dequeue begins when the buffer is half empty.
         stale_after: If the next delivery has waited in the buffer this long, the whole buffer is given back. An event
-            loop that has taken nothing for this long counts as blocked.
-        longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
+            loop that was asked to take from the buffer, and has not done so for this long, counts as blocked.
+        longest_sleep: A thread without other work looks again after this long.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
         may_hold_slot: A delivery that was taken longer ago than this may hold a slot that the worker does not know of.
         stop_settling: How long a stop waits for the settler to end, before it cuts the settler's call.

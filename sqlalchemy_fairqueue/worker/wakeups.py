@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class FetchTrigger(WakeEvent):
-    """Everything that makes a worker's fetcher begin a round early. The fetcher sets the attributes.
+    """The event that makes a worker's fetcher begin a round early. The fetcher sets the attributes.
 
     Attributes:
         refill_at: The executor wakes the fetcher when the buffer has at most this many deliveries; never if it is -1.

@@ -133,9 +133,8 @@ class Worker(Front):
     """Takes messages of one or several queues and calls their handlers in threads.
 
     Besides the connections of its handlers' sessions it holds three, and a fourth once :meth:`health` was called. Its
-    chores open others for a short time. It shares a listening connection with the other workers of the process. It
-    survives failures of the database; :doc:`/workers` lists its guarantees and the duties of handlers. An argument that
-    is None has its default.
+    chores open others for a short time. It shares a listening connection with the other workers of the process.
+    :doc:`/workers` lists its guarantees and the duties of handlers. An argument that is None has its default.
 
     Args:
         queues: The queues, served in turn. They must have handlers: ``@queue.handler("parse")``.
@@ -281,8 +280,7 @@ class Worker(Front):
         Args:
             drain: Whether to return as soon as nothing can be delivered now. The worker first handles messages that
                 handlers enqueue, retries without a delay, and slots of schedules that are due at the start. It does not
-                wait for messages that are due later, paused, beyond a limit or leased by others; ``leftovers`` returns
-                these. For tests, and for jobs that a scheduler starts.
+                wait for messages that are due later, paused, limited or leased by others; ``leftovers`` counts these.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: the program handles signals; a
                 KeyboardInterrupt stops the worker and is raised again.
@@ -335,8 +333,7 @@ class AsyncWorker(Front):
         session_factory: Creates the AsyncSessions of async functions. Default: as for :class:`Worker`, from an
             async_sessionmaker.
         worker_engine: Creates the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
-            *engine*, which then must connect in any event loop; an engine whose ``async_creator`` serves a single loop
-            cannot.
+            *engine*, which then must connect in any event loop.
         sync_session_factory: Creates the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to
             the same database. It has no default, since the worker cannot know the arguments of such an engine.
 

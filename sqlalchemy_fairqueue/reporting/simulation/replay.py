@@ -175,8 +175,7 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
       be idle because a dequeue takes a while.
     - A stretch of backlog counts only if at least as many attempts end in it as were ever leased at once. If fewer end,
       it may be only the beginning of a burst, when most of the workers have not taken messages yet.
-    - Waiting messages of a channel at its ``max_concurrency``, or with a rate, do not count, since they may wait for
-      the policy.
+    - Waiting messages of a channel with a rate, or at its ``max_concurrency``, do not count: that may be why they wait.
 
     Without such a stretch the record shows no shortage of workers, and the estimate is the most messages that were
     leased at once. *policies* are those that the record was made under, by channel; other channels have no limits.

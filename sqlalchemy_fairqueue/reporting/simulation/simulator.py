@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
-# The estimate of fq_estimate, in milliseconds; then when handlers that run are charged, in microseconds.
+# The estimate of fq_estimate, in milliseconds; the next three say how running handlers are charged, in microseconds.
 _ESTIMATE = 2_000
 _CHARGED_EVERY = 1_000_000
 _CHARGED_AFTER = 500_000
@@ -313,7 +313,7 @@ def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_t
 
 @compilable
 def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: int) -> None:
-    """Move the waiting channels whose time has come into the ready order (fq_move_due)."""
+    """Move waiting channels whose time has come into the ready order, or on to a later time (fq_move_due)."""
     channels, waiting_heap = dispatcher.channels, costs.waiting_heap
     while waiting_heap[0] > 0 and channels[waiting_heap[1]].sort_key <= now:
         number = _pop(waiting_heap, channels)
@@ -368,7 +368,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         place = channel.tie_breaker % _PLACES
         selection = dispatcher.selections[place]
         if selection.taken == depth:
-            # The channel may give no more in this pass, so all messages with later start tags wait for the next one.
+            # The channel may give no more in this pass, so all messages with later start tags wait for the next pass.
             bound = channel.sort_key
             _pop(merge_heap, channels)
             continue
@@ -582,14 +582,14 @@ def _proceed(
 
 @compilable
 def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, held: int, now: int) -> int:
-    """Return when an idle worker dequeues, unless an event comes first; NEVER if there is nothing to do."""
+    """Return when an idle worker dequeues, unless an event comes first; NEVER: nothing to do, or the limit is full."""
     if costs is not None and costs.noted[0] > 0:
         return max(pool.begin, now)
     if held >= dispatcher.max_concurrency:
         return NEVER
     if dispatcher.ready_heap[0] > 0:
         # In a fair queue, the sort key of a ready channel is a start tag. It is below zero, so it is never the greatest
-        # of the three. In FIFO the sort key is a due time.
+        # of the three. In FIFO the sort key is a time, or below zero if the message has a priority.
         return max(pool.begin, now, dispatcher.channels[dispatcher.ready_heap[1]].sort_key)
     if costs is not None and costs.waiting_heap[0] > 0:
         return max(pool.begin, now, dispatcher.channels[costs.waiting_heap[1]].sort_key)
@@ -661,8 +661,7 @@ def simulate(
 ) -> None:
     """Simulate a trace: fill in the times of each attempt. *costs* is None for first come, first served.
 
-    At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue. At first
-    all workers are idle; *arrivals* are the messages in the order in which they arrive.
+    At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue.
     """
     # Compiled code gets plain tuples: numba's cache on disk must not refer to classes, which a later version may lack.
     state, workers = Dispatcher(*dispatcher), WorkerPool(*pool)

@@ -1,8 +1,8 @@
 """State of the simulator: rows of numpy record arrays for numba, or objects for plain Python.
 
 All fields are 64-bit integers, times in microseconds. Messages and channels are numbered from zero in the order of
-their ids, attempts in the order of their messages and starts. In each class, ``heap_index`` is the object's place in
-its heap, from 1; zero: in none. Heaps are sorted by ``sort_key``, then ``tie_breaker``.
+their ids, attempts in the order of their messages and starts. ``heap_index`` is an object's place in its heap, from 1;
+zero: in none. Heaps are sorted by ``sort_key``, then ``tie_breaker``.
 """
 
 from __future__ import annotations

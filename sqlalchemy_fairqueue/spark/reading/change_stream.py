@@ -55,7 +55,7 @@ _BATCH_ROWS = 10_000
 
 
 def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, tuple[str, str]]) -> None:
-    """Set queue and channel in rows that have only the channel's id, unless the channel was forgotten since."""
+    """Set queue and channel in rows that have the channel's id but not its name, unless the channel was forgotten."""
     unnamed = [row for row in rows if row.get("channel") is None and row.get("channel_id") is not None]
     unknown = {row["channel_id"] for row in unnamed} - known.keys()
     if unknown:

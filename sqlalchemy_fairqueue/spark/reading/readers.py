@@ -1,8 +1,7 @@
 """Reads tables once, and the history also as a stream.
 
 Read once: however many tasks read the history, its rows are of one instant, since each task reads only rows whose
-recording transaction is in the driver's snapshot. Other tables change meanwhile: with one task all rows are of one
-instant, with several each task has its own instant.
+recording transaction is in the driver's snapshot. From other tables, each task reads what is there when it begins.
 
 As a stream: each attempt is in exactly one micro-batch, even if transactions commit out of order. A micro-batch ends
 below the oldest open transaction in the cluster, so a long transaction delays the stream, but no row is lost. Two
@@ -152,7 +151,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """Return the offset after which to read, and the offset up to which to read; None: to the end."""
+        """Return the offset after which to read, and the one up to which to read, or None to read to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():

@@ -88,7 +88,7 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
 
 
 def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotState:
-    """Return the state of a replication slot that can be read.
+    """Return the state of a replication slot, or raise an error if the slot cannot be read.
 
     Raises:
         SlotUnusable: The slot does not exist, belongs to another database or plugin, or the server is a standby.
@@ -216,7 +216,7 @@ class _SlotBusy(SlotUnusable):
 
 @contextmanager
 def _slot_errors(connection: psycopg.Connection, slot: str) -> Iterator[None]:
-    """Convert errors that the user of a replication slot can fix to errors of this package."""
+    """Raise errors of this package in place of those that the user of a replication slot can fix."""
     skipped: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:

@@ -1,4 +1,5 @@
--- What was pruned after an entry of fq_pruned_history: its day, and the last transaction that it held.
+-- The entries of fq_pruned_history after one of them. Each gives its id, the day of the attempts that were pruned, and
+-- the last transaction that recorded any of these attempts.
 select p.id, p.finished_from / 86400000000, p.recorded_xid::text::bigint
 from {schema}.fq_pruned_history p
 where p.id > %(pruned)s

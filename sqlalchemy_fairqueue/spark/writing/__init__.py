@@ -115,8 +115,7 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
 
     It does the same as ``df.write.format("fairqueue")``, but this process does the driver's part: it must reach the
     database, and its errors are those of this package. With Spark Connect this process is the client. If a load with
-    the same ``job_id`` was enqueued before, this one adds nothing: ``merged`` is False, and the counts are those of the
-    earlier load.
+    the same ``job_id`` was enqueued before, this one adds nothing, and returns the earlier counts.
 
     Args:
         df: Columns ``channel`` and ``payload``, and optionally further ones of a message, such as ``kind`` and ``key``.

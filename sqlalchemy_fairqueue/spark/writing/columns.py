@@ -54,7 +54,7 @@ def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Arra
 
 
 def checked_json(values: pa.Array, problems: Problems, *, objects: bool = False) -> pa.Array:
-    """Return JSON texts unchanged, null as ``null``; note in *problems* texts that are wrong or that jsonb refuses."""
+    """Return JSON texts, null as ``null``. Note in *problems* what jsonb refuses and, with *objects*, non-objects."""
 
     def check(text: str) -> str:
         document = _CODEC.decode(text.encode())
@@ -133,7 +133,7 @@ _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
 def check_headers(texts: pa.Array, groups: pa.Array, problems: Problems) -> None:
-    """Note in *problems* members of groups whose headers have the field that the group sets."""
+    """Note in *problems* rows that have a group and, in their headers, the field that fairqueue sets for groups."""
     named = pc.and_(groups.is_valid(), pc.fill_null(pc.match_substring_regex(texts, _MAYBE_GROUP), False))
     for index in pc.indices_nonzero(named).to_pylist():
         if GROUP_HEADER in json.loads(texts[index].as_py()):

@@ -337,7 +337,7 @@ class _Task:
 
 
 def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> Load:
-    """Begin a run: create its stage, unless the job was committed before.
+    """Begin a run and create its stage; without *stream*, a job that was committed before gets none.
 
     Raises:
         BadOption: Rejected rows cannot be written to the path.
