@@ -439,8 +439,9 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return which channels wait longest, which have the most leased messages, and what decides their turns.
 
-        The call returns at most *limit* (1 to 100,000) channels of each sort. Last come channels with held or scheduled
-        messages but no ready one, again at most *limit*. The call costs about as much as ``queue.stats``.
+        The call returns at most *limit* (1 to 100,000) channels of each sort, and as many that have held or scheduled
+        messages but no ready one. The longest wait comes first; channels without a ready message come last, by name.
+        The call costs about as much as ``queue.stats``.
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))

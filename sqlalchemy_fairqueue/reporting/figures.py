@@ -182,7 +182,8 @@ class WindowFigures:
     Attributes:
         waiting: Messages ready and not started at the end of the window.
         wait: Waits of the attempts that started; None: no attempts.
-        fairness: Mean of Jain's index in this window; None: no channels competed.
+        fairness: Mean of Jain's index over the fairness windows that begin in this window; None: no channels competed.
+            A fairness window is as wide as QueueFigures tells.
     """
 
     begin: datetime

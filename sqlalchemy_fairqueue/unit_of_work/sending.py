@@ -150,8 +150,10 @@ class Work:
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
-            DuplicateMessage, ChannelFull: *on_duplicate* or *on_full* is "raise", or this work cancels the message with
-                the key. Roll back, unless this was the only operation and *committing* is None: then nothing was added.
+            DuplicateMessage: Another message has the key of an enqueue, and *on_duplicate* is "raise"; or, whatever
+                that is, this work cancels the message which has the key.
+            ChannelFull: The channel of an enqueue is full, and *on_full* is "raise". After either of the two, roll
+                back, unless this was the only operation and *committing* is None: then nothing was added.
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())

@@ -62,10 +62,10 @@ class Enqueue:
             settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
             outlives this period keeps the key until it ends. None: as long as the message lives. Once the message has
-            ended, the period counts only for new messages with a unique_for. The receipt of "skip" and the error of
-            "raise" name the message that began the period, even if it has ended. "replace" rewrites that message while
-            it waits, and begins the period anew; once the message is leased or has ended, the new one is a duplicate
-            until the period is over.
+            ended, the key is taken only for new messages that have a unique_for too. The receipt of "skip" and the
+            error of "raise" name the message that began the period, even if it has ended. "replace" rewrites that
+            message while it waits, and begins the period anew; once the message is leased or has ended, the new one is
+            a duplicate until the period is over.
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A message that waits for a retry holds the next

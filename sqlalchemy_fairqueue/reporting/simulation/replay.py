@@ -222,7 +222,10 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Return the changes of the number of waiting messages that no limit or rate of a channel may hold back."""
+    """Return the changes of the number of waiting messages at *times*.
+
+    Only channels without a rate and below their max_concurrency count, since others may wait for their policy.
+    """
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)
