@@ -1,7 +1,7 @@
 """Recognises fairqueue's tables in the user's metadata, among Alembic's operations, and in the database.
 
 A table's name is not enough, since the user may have a table of that name: its columns must match too, or its schema
-must hold an installation.
+must hold an installation. Only a staging table of a load is recognised by its name and that of its schema.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", 
 
 
 class NotGranted(FairQueueError, codes=("QF007",)):
-    """The role's grant does not include the queue or channel of a call. Nothing was changed."""
+    """The role lacks a grant, or its grant does not include the queue or channel of a call. Nothing was changed."""
 
 
 @dataclass(eq=False, repr=False)

@@ -200,8 +200,8 @@ class Target:
         schema: The schema of the installation; None if the search_path finds it.
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
-        policy: The policy that new channels start with, as JSON by column. It is not used if defaults are configured
-            for the queue. None stands for ChannelPolicy(), from which SQL starts by itself.
+        policy: The policy that new channels start with, as JSON by column. It is not used if defaults or a
+            default plan are configured for the queue. None stands for ChannelPolicy(), from which SQL starts by itself.
     """
 
     schema: str | None

@@ -264,8 +264,9 @@ class GroupMixin(columns.fq_group):
 class ResultMixin(columns.fq_result):
     """The result of a message that has ended, kept until ``expires_at``.
 
-    ``outcome`` is "completed", "cancelled", or "unkept": the message is completed, and ``problem`` says why its result
-    is missing. ``content`` is the encoded result; None if the handler returned None, or if there is no result.
+    ``outcome`` is "completed", "cancelled" or "unkept". If it is "unkept", the message is completed, and ``problem``
+    says why its result is missing. ``content`` is the encoded result; None if the handler returned None, or if there is
+    no result.
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))

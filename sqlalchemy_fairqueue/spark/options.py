@@ -320,7 +320,8 @@ class WriteOptions(PolicyFields, TargetOptions):
     """Options of a write. The table of :doc:`/spark` says what each option is for.
 
     The fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` are options too. They are the policy of channels that the
-    load creates, unless the queue has configured defaults; give the same as in your ``Queue(defaults=...)``.
+    load creates, unless the queue has configured defaults or a default plan; give the same as in your
+    ``Queue(defaults=...)``.
 
     Attributes:
         job_id: The id of the load: a second load with the same id enqueues nothing. Without an id, a repeated load

@@ -2,9 +2,9 @@
 
 A function is one file, ``vN/<function>.sql``; ``vN/reads/`` has functions that only read, for people and dashboards,
 and ``vN/loads/`` those that only bulk loads call. A table with its indexes is one file, ``vN/tables/<table>.sql``.
-Version N of an object is the newest file in v1..vN. A released file never changes. So each version can always be put
-together, and no migration needs the models, which do change. ``vN/upgrade.sql`` changes the tables of the version
-before, and ``vN/downgrade.sql`` undoes that. ``blocks/`` has parts of DO blocks.
+Version N of a function is its newest file in v1..vN. The file of a table creates it; ``vN/upgrade.sql`` changes the
+tables of the version before, and ``vN/downgrade.sql`` undoes that. A released file never changes. So each version can
+always be put together, and no migration needs the models, which do change. ``blocks/`` has parts of DO blocks.
 
 This package writes the statements without asking a database, and other packages send them. Only :func:`find_drift` and
 the functions that it calls query a database, most of them by ``queries/``.

@@ -31,8 +31,9 @@ class Workers:
     def drain(self, *queues: Queue, **options: Any) -> Worker:
         """Run a worker until nothing can be delivered now, and return it, for its ``stats`` and ``leftovers()``.
 
-        Messages must be committed. Due schedules enqueue their messages first, and finished groups their follow-ups.
-        Messages that are due later stay. If a handler fails, its message is retried by its policy; nothing is raised.
+        Messages must be committed. Due schedules enqueue their messages first. Groups that are finished meanwhile
+        enqueue their follow-ups, which are handled too. Messages that are due later stay. If a handler fails, its
+        message is retried by its policy; nothing is raised.
         """
         worker = Worker(self._engine, *queues, **options)
         worker.run(drain=True)

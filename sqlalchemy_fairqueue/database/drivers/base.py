@@ -92,7 +92,8 @@ class Driver(ABC):
     ) -> bool:
         """Send statements by the driver's connection, without SQLAlchemy's cursors but with the same effects.
 
-        Without *commit*, give one statement, which is its own transaction. Before *commit* ask :meth:`can_commit_with`.
+        With *commit*, a COMMIT travels with the statements; ask :meth:`can_commit_with` before. Without it, give one
+        statement, which the server commits by itself.
 
         Args:
             statements: Each with its parameters in order, encoded by :attr:`encoders`.
