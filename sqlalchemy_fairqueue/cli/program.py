@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Annotated, cast
 
 import typer
@@ -14,7 +14,6 @@ from typer.main import get_command
 from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
 from sqlalchemy_fairqueue.cli.flags import Group
 from sqlalchemy_fairqueue.cli.output import discard_results, print_error, print_message, results, write_error, writing
-from sqlalchemy_fairqueue.texts import library_version
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """click's base class of usage errors. Some versions of typer have a copy of click, so it is found through typer."""
@@ -122,7 +121,7 @@ _WITHOUT = {
 
 def _show_version(*, asked: bool) -> None:
     if asked:
-        results().write(f"sqlalchemy-fairqueue {library_version() or 'of an unknown version'}\n")
+        results().write(f"sqlalchemy-fairqueue {metadata.version('sqlalchemy-fairqueue')}\n")
         raise typer.Exit
 
 

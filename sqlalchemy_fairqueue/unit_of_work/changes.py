@@ -82,7 +82,9 @@ def configure_channel(
     )
     used_plan = plan if isinstance(plan, str) else None
     counted = {"max_concurrency", "max_cost_out"}
+    # A field that is changed and reset has the changed value.
     given = {name for name, value in changes.items() if value is not None}
+    given.update(name for name in reset if name not in changes)
     return Change(
         target=target,
         phase=CHANGES,
@@ -91,7 +93,7 @@ def configure_channel(
         used_plan=used_plan,
         channel=channel,
         makes=target.policy or "{}",
-        limits=used_plan is not None or not counted.isdisjoint(given.union(reset)),
+        limits=used_plan is not None or not counted.isdisjoint(given),
     )
 
 

@@ -251,7 +251,9 @@ def test_virtual_time_begins_again(kernel: Kernel) -> None:
         ("fq_channel_state", "ready_tag"),
         ("fq_queue_state", "ready_floor"),
     ):
-        kernel.rows(f"update {table} set row_version = row_version + 1, {column} = {column} + 7999999999999999000")
+        moved = f"row_version = row_version + 1, {column} = {column} + 8000000000000100000"
+        kernel.rows(f"update {table} set {moved} where queue = 'q'")
+    kernel.enqueue("busy")
 
-    assert [kernel.dequeue().channels for _ in range(4)] == [["busy"]] * 3 + [[]]
-    assert kernel.value("select max(tag) < -8e18 from fq_channel_state")
+    assert [kernel.dequeue().channels for _ in range(5)] == [["busy"]] * 4 + [[]]
+    assert kernel.value("select max(tag) < -8e18 from fq_channel_state where queue = 'q'")
