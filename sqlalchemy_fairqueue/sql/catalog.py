@@ -142,9 +142,6 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
     return min(versions(), key=lambda each: len([*_differences(expected_catalog(each), found)]))
 
 
-_GRANTS = frozenset({"function fq_grants", "table fq_grant"})
-
-
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """Find the changes that no migration made: differences from the installed version, sorted by kind and name.
 
@@ -173,7 +170,7 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     found: Mapping[str, Mapping[str, str]] = read_catalog(connection, target)
     differences = list(_differences(expected_catalog(version), found))
     # After a rename of the schema, for example, the function would read the grants under the old name.
-    if _GRANTS.isdisjoint(one.named for one in differences):
+    if {"function fq_grants", "table fq_grant"}.isdisjoint(one.named for one in differences):
         differences += _grant_differences(connection, target, version)
     return sorted(differences, key=lambda one: (one.kind, one.name, one.state))
 

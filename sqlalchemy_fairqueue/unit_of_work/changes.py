@@ -83,8 +83,7 @@ def configure_channel(
     used_plan = plan if isinstance(plan, str) else None
     counted = {"max_concurrency", "max_cost_out"}
     # A field that is changed and reset has the changed value.
-    given = {name for name, value in changes.items() if value is not None}
-    given.update(name for name in reset if name not in changes)
+    given = {name for name, value in changes.items() if value is not None}.union(set(reset).difference(changes))
     return Change(
         target=target,
         phase=CHANGES,
