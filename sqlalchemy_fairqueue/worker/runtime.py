@@ -48,7 +48,7 @@ class Health:
     Attributes:
         alive: False if the worker cannot recover by itself; then restart its process.
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
-            database answers within two seconds and takes writes.
+            database answers and takes writes. It has two seconds each to connect, to prepare and to answer.
         problems: Why it is not alive or not ready.
 
     Example:
