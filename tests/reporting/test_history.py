@@ -26,6 +26,7 @@ from tests.fixtures.database import Database
 from tests.reporting.tables import measure_table, table
 from tests.spark.recorded import NOON, add
 from tests.spark.report_history import nasty, store
+from tests.worker.helpers import until
 
 _PAGE = DOCS / "report.md"
 
@@ -102,6 +103,7 @@ def test_a_report_reads_the_history_once(database: Database) -> None:
     before = scans()
     made = report(read_history(engine), scenarios=[Scenario(name="one line", discipline="fifo")], output=None)
     assert [one.name for one in made.replays] == ["as recorded, replayed", "one line"]
+    until(lambda: scans() - before >= 2, "they are told")
     assert scans() - before == 2
     engine.dispose()
 

@@ -5,6 +5,7 @@ import pytest
 from tests.sql.answers import Hand
 from tests.sql.client import Follower, Kernel, OpenKernel, policy_json
 from tests.sql.plans import buffers
+from tests.worker.helpers import until
 
 pytestmark = pytest.mark.usefixtures("cloned")
 
@@ -78,8 +79,16 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
     for _ in range(150):
         kernel.enqueue(*_CHANNELS)
         consumer.drain()
-    after = measured()
-    assert {call: (before[call], after[call]) for call in before if after[call] > 1.5 * before[call] + 16} == {}
+    dearer: dict[str, tuple[int, int]] = {}
+
+    def is_cheap() -> bool:
+        after = measured()
+        dearer.clear()
+        dearer.update({one: (before[one], after[one]) for one in before if after[one] > 1.5 * before[one] + 16})
+        return not dearer
+
+    # A hearing looks for the signals of each transaction that is open on the server, also of those of other tests.
+    until(is_cheap, dearer)
 
 
 def test_a_consumer_that_begins_walks_over_none(kernel: Kernel, open_kernel: OpenKernel) -> None:
