@@ -86,7 +86,17 @@ class LimitsMachine(FairQueueMachine):
         self.saw("the rival took messages" if batch else "the rival was held back")
 
     def _note_abandoned(self, now: int) -> None:
-        """At a full limit the rival takes back what expired, if the queue has no consumer any more."""
+        """At a full limit the rival attends to the queue if that has no consumer any more: it takes back what expired,
+        and promotes what came due.
+        """
+        due = {
+            one.id: one.dequeue_at
+            for one in self.books.messages.values()
+            if one.promoted_at is not None and one.promoted_at <= now
+        }
+        rows = self.world.rows("select id, dequeue_at from fq_message where id = any (%(ids)s)", ids=list(due))
+        if any(due[id_] != at for id_, at in rows):
+            self.books.promote(now, self.others().messages)
         expired = [
             one.id
             for one in self.books.messages.values()
