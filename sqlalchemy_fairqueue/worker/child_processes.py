@@ -232,7 +232,7 @@ class ChildProcesses:
         Raises:
             HandlerCrashed: The child ended while the handler ran.
             HandlerTimeout, LeaseLost, MessageCancelled: Why the child was killed.
-            WorkerError: A new child ended before it could begin, or a child was not ready for the call in time.
+            WorkerError: No child could be started, a new one ended before it could begin, or one was not ready in time.
             BaseException: What the handler raised: an outcome, or a RemoteError.
         """
         deliveries = [one.delivery for one in held.batch]
