@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.spark.connections import call, connect, find_installat
 from sqlalchemy_fairqueue.spark.errors import BadOption, BadRows, PipelineError, Unreachable
 from sqlalchemy_fairqueue.spark.writing.rejected_rows import RejectedRows, RejectedRowsWriter, file_system
 from sqlalchemy_fairqueue.spark.writing.stage import (
+    NO_TIMEOUTS,
     Stage,
     copy_rows,
     drop_left_behind,
@@ -45,8 +46,7 @@ _CHANNELS_AT_ONCE = 20_000
 _RETRY_SECONDS = 120.0
 _PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _SETTINGS = (
-    "set statement_timeout = 0",
-    "set idle_in_transaction_session_timeout = 0",
+    NO_TIMEOUTS,
     # The statement of a dead driver must not continue for minutes, since the next run would wait for it.
     "set client_connection_check_interval = '2s'",
 )

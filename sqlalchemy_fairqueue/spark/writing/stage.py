@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.options import TargetOptions, WriteOptions
     from sqlalchemy_fairqueue.spark.writing.columns import Problems
 
+# A load takes long, and the role may have timeouts for short work.
+NO_TIMEOUTS = "set statement_timeout = 0; set idle_in_transaction_session_timeout = 0"
 # The classes of SQLSTATE that blame a row: data exceptions, broken constraints, limits of the server.
 _ABOUT_A_ROW = {"22", "23", "54"}
 _BAD_HEADERS = (
@@ -112,7 +114,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
         return 0
     copy_statement = f"copy {stage.quoted} (attempt, {', '.join(names)}) from stdin (format csv)".encode()
     with translated_errors("stage rows"), contextlib.closing(connect(target, "staging")) as connection:
-        connection.execute("set statement_timeout = 0; set idle_in_transaction_session_timeout = 0")
+        connection.execute(NO_TIMEOUTS)
 
         def copy_part(columns: Sequence[pa.Array]) -> None:
             # A savepoint, so that a refused part does not undo the parts that were copied before.
