@@ -47,7 +47,9 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
     assert (day["rows"], day["files"]) == (10, 2)
 
     for history in ([], ["--archive", folder]):
-        made = cli("report", "--engine", "spark", *history, "--out", "page.html", "--title", "All <of> it", "--json")
+        report = ("report", "--engine", "spark", *history, "--out", "page.html", "--json")
+        assert cli(*report, "--until", "1h").status == 1
+        made = cli(*report, "--since", "1h", "--title", "All <of> it")
         assert made.status == 0, made.err
         (queue,) = made.document["queues"]
         assert (queue["queue"], queue["attempts"], queue["channels"]) == (QUEUE.name, 10, 3)
