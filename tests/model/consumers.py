@@ -160,7 +160,7 @@ class Consuming(Spoiling):
         self.note_ordering(now, again=is_late)
         return batch, is_late
 
-    def _count(self, batch: Deliveries, now: int) -> None:
+    def _count(self, batch: Sequence[Delivery], now: int) -> None:
         """Count a batch against the limits of its channels and of the queue, and fail if they do not allow it."""
         for name in {one.channel for one in batch}:
             channel = self.books.channels[name]

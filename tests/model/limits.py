@@ -9,9 +9,9 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import Delivery, Rate
 from sqlalchemy_fairqueue.reports import Deliveries
+from tests.model.batches import Batching
 from tests.model.books import QueueLimits
 from tests.model.business import TRANSACTIONS
-from tests.model.machine import FairQueueMachine
 from tests.model.rates import Drawn, RateCell, SharedRoom
 from tests.model.turns import cost_of
 from tests.model.work import Limited
@@ -24,7 +24,7 @@ _LEASE = timedelta(days=30)
 _STEPS = 100 * TICK
 
 
-class LimitsMachine(FairQueueMachine):
+class LimitsMachine(Batching):
     """Limits of the queue as a whole: its rate, and one that it shares with a rival of one channel."""
 
     def __init__(self) -> None:

@@ -67,6 +67,7 @@ _REACHED_BY_LIMITS = {
     "a rate of the queue counted cost": 0.05,
     "the rival took messages": 0.3,
     "the rival was held back": 0.2,
+    "messages followed in a queue with a limit": 0.1,
 }
 _REACHED_BY_GROUPS = {
     "a member was added by a transaction": 0.5,
