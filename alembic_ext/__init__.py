@@ -1,9 +1,8 @@
 """Alembic operations that install, upgrade, repair and remove fairqueue, and grant and revoke its use.
 
 Importing the package registers ``op.create_fairqueue()`` and the other operations. Import it in ``env.py``, so that
-``alembic revision --autogenerate`` writes them. The migrations that it writes import the package too. Of the library,
-the package uses only the errors, the column types and ``sqlalchemy_fairqueue.sql``, which keeps every version, so that
-an old migration always does the same.
+``alembic revision --autogenerate`` writes them. The migrations that it writes import the package too. An old migration
+always does the same, since ``sqlalchemy_fairqueue.sql`` keeps the SQL of every version.
 """
 
 from __future__ import annotations

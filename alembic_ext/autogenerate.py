@@ -69,7 +69,7 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.FIRST)
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Hide from Alembic and its plugins our objects that the metadata lacks, and drop log lines about our sequences."""
+    """Let Alembic and its plugins overlook our objects that the metadata lacks; drop log lines about our sequences."""
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
         # A private list, since the only public filter, include_name, belongs to the user.
@@ -126,7 +126,7 @@ class _Comparison:
         return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
-        """Return whether Alembic or a plugin may see an object. ``include_name`` gets the same arguments."""
+        """Return whether Alembic or a plugin may see an object. Alembic's hook ``include_name`` has these arguments."""
         schema = parents.get("schema_name")
         if name is not None and type_ not in _ALEMBIC_TYPES:
             return not any(self.is_ours(schema, found) for found in _QUALIFIED.findall(name))
@@ -188,10 +188,11 @@ class _Comparison:
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Return False if Alembic shall make the table: it is not ours, or the installed latest version lacks it."""
+        """Return whether our own operations create the table, so that Alembic must not."""
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False
+        # If somebody dropped a table of the latest version, no operation of ours creates it, so Alembic does.
         missing = {one.name for one in self.installation(schema).drift if (one.kind, one.state) == ("table", "missing")}
         return self.installation(schema).version != latest_version() or name not in missing
 
@@ -200,11 +201,12 @@ class _Comparison:
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
-        """Return the changes of a table that stay in the migration: of the user's tables all, of *gone* tables none.
+        """Return the changes of a table that stay in the migration; all stay if it is the user's table.
 
         In our tables, changes to the user's own columns, constraints and indexes stay; if the library does not know the
-        installed version, only those that add something. A change to one of our objects stays only if the object
-        differs from the installed version; if only the models differ, an upgrade makes the change.
+        installed version, only additions of such objects stay. A change to one of our objects stays only if the object
+        in the database is not as the installed version has it; if only the model differs, an upgrade makes the change.
+        Nothing stays for a table in *gone*, whose creation or drop was taken out of the migration.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -260,14 +262,14 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return whether a repair mends a difference. It mends functions, our triggers, stages' schemas, missing rights."""
+    """Return whether a repair mends a difference: of functions, triggers of ours, the stages' schema or lost rights."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return schema and name as Alembic gives them. Alembic may find one table twice: with and without its schema."""
+    """Return schema and name as Alembic gives them. One table may have two results: with its schema, and with None."""
     return operation.schema, str(operation.table_name)
 
 

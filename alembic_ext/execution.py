@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 def send(context: MigrationContext, doing: str, schema: str | None, statements: Iterable[str]) -> None:
-    """Send statements one by one in the migration's transaction, or write them to the script of ``--sql``.
+    """Send statements of operation *doing* in the migration's transaction, or with ``--sql`` write them to a script.
 
     Raises:
-        ValueError: The database is not PostgreSQL, there is no connection, or the connection translates the schema.
+        ValueError: The database is not PostgreSQL, a connection is missing online, or it translates the schema.
         AutocommitError: The connection commits each statement by itself.
-        SchemaMismatch, IsolationError: A statement that checks the schema refused, or the transaction is read-only.
+        SchemaMismatch: A statement that checks the schema refused.
+        IsolationError: The transaction is read-only, or the operation needs READ COMMITTED.
     """
     if context.dialect.name != "postgresql":
         problem = f"{doing} needs PostgreSQL, and this migration runs on {context.dialect.name}; leave it out there"

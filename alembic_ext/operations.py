@@ -231,8 +231,8 @@ class RepairFairqueueOp(_InstallationOp):
 
         Missing functions are created and changed ones replaced; other functions with a name of ours are dropped.
         Missing, changed or disabled triggers are created again, and so is a missing schema of stages. Columns, indexes
-        and constraints stay. Privileges stay, except that afterwards PUBLIC may use the schema of stages and execute no
-        function, and roles may again execute what their grants stand for.
+        and constraints stay. So do privileges, with three exceptions: afterwards PUBLIC may use the schema of stages,
+        PUBLIC may not execute our functions, and roles may again execute the functions of their grants.
 
         Args:
             schema: The schema of the installation, by default the connection's default schema.

@@ -94,7 +94,7 @@ class Installation:
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Return the names of a table's columns and constraints, and of all indexes, whose drift is one of *states*."""
+        """Return names of objects with drift in *states*: columns and constraints of *table*, indexes of all tables."""
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]

@@ -31,7 +31,7 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis. ``moment(instant, begin)`` makes an instant's label, ``moment(begin, None)`` that of *begin*."""
+    """The time axis. ``moment(begin, None)`` labels *begin*; ``moment(instant, begin)`` may return a shorter label."""
 
     begin: datetime
     end: datetime

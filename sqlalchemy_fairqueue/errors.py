@@ -1,7 +1,7 @@
 """Errors and warnings of this package.
 
-The text of an error says what happened, with the values, and then what to do. A class lists the SQLSTATE codes of
-driver errors that ``database`` converts to it.
+The text of an error says what happened, with the values, and then what to do. If a class lists SQLSTATE codes, the
+package ``database`` raises this class in place of a driver's error with one of these codes.
 """
 
 from __future__ import annotations
@@ -101,10 +101,12 @@ class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
     ``message_id`` is the message that holds the key. If the key has a period, that message may have ended. The new
-    message was not added. A connection's transaction stays usable; a session's COMMIT commits nothing.
+    message was not added. On a connection the transaction stays usable. A session's commit that raises this must be
+    rolled back.
 
-    A session that cancels a message and then enqueues another under its key gets this error with any ``on_duplicate``,
-    and ``cancelled`` is True. The session sends enqueues before cancels, so neither message would remain.
+    If a session cancels a message and then enqueues another under its key, the session sends the enqueue first. The key
+    is still taken then, and after the cancel neither message would remain. So the commit raises this error with any
+    ``on_duplicate``, and ``cancelled`` is True. It does not if "replace" takes the key from a leased message.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -136,8 +138,8 @@ class DuplicateMessage(FairQueueError):
 class ChannelFull(FairQueueError, codes=("QF005",)):
     """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy says "raise".
 
-    The message was not added. After an enqueue, a connection stays usable; a session's COMMIT commits nothing.
-    ``channel`` and ``max_backlog`` are None if they are unknown.
+    The message was not added. If an enqueue on a connection raises this, the transaction stays usable. If
+    ``schedules.run`` or a session's commit raises this, roll back. An attribute that is unknown is None.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
@@ -166,10 +168,10 @@ class OutsideGroupWarning(FairQueueWarning):
 
 @dataclass(eq=False, repr=False)
 class LockOrderError(FairQueueError):
-    """An enqueue breaks the lock order and was not sent. Roll back only if a session's COMMIT raises this.
+    """An enqueue breaks the lock order and was not sent. Unless a session's commit raises this, no rollback is needed.
 
-    ``refused`` is the place of the enqueue: (schema, queue, channel, key). ``sent`` is the later place that the
-    transaction has reached, or "completion" after a settlement or what counts as one, such as a cancel or a redrive.
+    ``refused`` is the place of the enqueue in the order: (schema, queue, channel, key). ``sent`` is the later place
+    that the transaction has reached, or "completion" if it has sent a settlement, cancel, redrive or configuration.
 
     Example:
         >>> with engine.begin() as connection:
@@ -197,7 +199,7 @@ class AutocommitError(FairQueueError):
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A limit of a whole queue, a cancel of a group or a migration needs a READ COMMITTED transaction.
+    """A call needs a READ COMMITTED transaction, since it sets limits of a whole queue, cancels a group or migrates.
 
     A migration also needs a transaction that may write.
 
@@ -212,9 +214,10 @@ class IsolationError(FairQueueError, codes=("QF003",)):
 class UnsentWork(FairQueueError):
     """Queue work can no longer be sent in this transaction.
 
-    Either an earlier commit failed while it sent the work; then only a rollback is possible. Or the transaction was
-    already committed, prepared or rolled back, and the call recorded nothing. This happens if a hook makes the call too
-    late, or if a flush fails and the application catches its error. That error is then the ``__cause__``.
+    A commit raises this if an earlier commit failed while it sent the work; then only a rollback is possible. Another
+    call raises this, and records nothing, if the transaction was already committed, prepared or rolled back. A hook may
+    have made the call too late. Or a flush failed, which rolled the transaction back, and the application caught the
+    error of the flush; that error is the ``__cause__``.
 
     Example:
         >>> with Session(engine) as session:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def sentry_scope(context: Context, proceed: Callable[[], Any]) -> Any:
-    """Call a plain handler in a Sentry scope for its message, and report its exception unless that is an Outcome."""
+    """Call a plain handler in a Sentry scope for its message; report exceptions, but no Retry, Release or Bury."""
     with _scope(context):
         return proceed()
 
 
 async def async_sentry_scope(context: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
-    """Call an async handler in a Sentry scope for its message, and report its exception unless that is an Outcome."""
+    """Call an async handler in a Sentry scope for its message; report exceptions, but no Retry, Release or Bury."""
     with _scope(context):
         return await proceed()
 

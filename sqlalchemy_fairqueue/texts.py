@@ -28,9 +28,9 @@ def library_version() -> str | None:
 
 
 def said(error: BaseException, most: int = _MOST) -> str:
-    """Return the text of an exception on one line, cut after *most* characters. It never raises.
+    """Return the text of an exception on one line, cut after *most* characters. This function never raises.
 
-    For a failed statement the text is the server's message alone, also if *error* is another exception that quotes it.
+    The SQL, parameters and details that follow a server's message are left out, even if another exception quotes them.
     """
     if isinstance(error, StatementError) and error.orig is not None:
         error = error.orig
@@ -75,7 +75,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def exception_line(error: str | None) -> str | None:
-    """Return the line of an error's text that names the exception: the first one behind the last frame."""
+    """Return the line of a stored error that names the exception: the line below its traceback, or the first line."""
     if error is None:
         return None
     lines = [_MARGIN.sub("", line) for line in error.strip().splitlines()] or [""]

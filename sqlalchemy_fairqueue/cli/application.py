@@ -66,9 +66,9 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return the engine of a loaded module: the one with the name ``engine``, or else the only one.
+    """Return an engine of the imported module in *reference*, ``module:name``: ``engine``, or else the only engine.
 
-    Return None if the module has no engine. Raise CommandError if it has several, and none has that name.
+    Return None if the module has no engine. Raise CommandError if it has several, and none has the name ``engine``.
     """
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}

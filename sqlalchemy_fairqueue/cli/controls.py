@@ -132,7 +132,7 @@ class Which:
 
 
 _COUNTED = 100_000
-"""The most messages that ``purge`` counts for its question. If there are so many, it says "100,000 or more"."""
+"""The most messages that ``purge`` counts for its question. From there on, the question says "100,000 or more"."""
 
 
 def purge(
@@ -143,10 +143,10 @@ def purge(
     by: By = None,
     yes: Yes = False,
 ) -> Result:
-    """Delete the messages of a channel that no consumer holds, for good. Asks, unless --yes is given.
+    """Delete the messages of a channel that no consumer holds, for good. Says how many and asks, unless --yes is given.
 
-    Messages that wait for another attempt are deleted too. The question says how many messages meet all conditions. For
-    a tenant that leaves, use 'fairqueue erase', which also deletes the rest of its data.
+    Messages that wait for another attempt are deleted too. With options such as --kind, only messages that meet all of
+    them are deleted. For a tenant that leaves, use 'fairqueue erase', which also deletes the rest of its data.
     """
     such = str(which)
     with open_queue(options) as (installation, queue):

@@ -127,7 +127,7 @@ def list_dead(
     """List dead letters, the oldest death first.
 
     Options:
-        after: Show the next page: the last id of the page before.
+        after: The last id of the page before, to show the next page.
     """
     with open_queue(options) as (installation, queue):
         start = None if after is None else _dead_letter(queue, installation.engine, after)

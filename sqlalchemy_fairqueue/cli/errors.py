@@ -30,7 +30,7 @@ class ExitStatus(IntEnum):
 class CommandError(Exception):
     """The command cannot do what it was asked; the message says what happened and what to do.
 
-    *kind* is a word for programs that stays the same while messages may change; *remedy* has lines to paste or is None.
+    *kind* is a word for programs, and unlike the message does not change. *remedy* is code for a migration, or None.
     """
 
     def __init__(self, message: str, status: ExitStatus, kind: str, remedy: str | None = None) -> None:

@@ -114,7 +114,7 @@ def acting(
 ) -> Iterator[Connection]:
     """Open a transaction for an operator's action, and at its end record the action in the audit.
 
-    The ``with`` block may still add to *message_ids* and *details*, since they are read at the end.
+    *message_ids* and *details* are read at the end. So a caller may pass a list and a dict, and fill them in the block.
     """
     with installation.engine.begin() as connection:
         yield connection

@@ -127,7 +127,7 @@ def list_messages(
     whole queue are sorted by their ids. A page reads at most 2,000 messages, so it may be short although others follow.
 
     Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
-    history, the latest end first. A page of ended messages reads at most 10,000 attempts of all queues.
+    history, the latest end first. As a page reads at most 10,000 attempts, other queues' included, it may be short too.
 
     Options:
         channel: Default: the whole queue.
@@ -135,7 +135,7 @@ def list_messages(
         kind: Only messages of this kind.
         key: Only the message of the channel with this key.
         limit: The most messages to list.
-        after: Show the next page: the value that the page before ends with.
+        after: The value that the page before ends with, to show the next page.
     """
     ended = _IN_HISTORY.get(state)
     if ended is not None and key is not None:
@@ -295,8 +295,8 @@ def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar
 def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
 
-    Limits, rates and pauses still hold. --ordering-key stands for the key's leased message, or else its next one. The
-    exit status is 1 if a message does not exist, or stays dead.
+    Limits, rates and pauses still hold. With --ordering-key, the next message of the key is tried, unless a consumer
+    holds a message of the key. The exit status is 1 if a message does not exist, or stays dead.
     """
     with open_queue(options) as (installation, queue):
         engine = installation.engine

@@ -188,8 +188,8 @@ def prepare_streams() -> None:
     stdout becomes a stream with its own descriptor. It escapes characters that the locale cannot encode, and writes
     everything or fails, also with PYTHONUNBUFFERED.
 
-    A closed stream is opened on the null device; otherwise the next file that is opened would get its descriptor. Then
-    stdin is empty, writes to stderr are lost, and writes to stdout fail.
+    A closed stream is opened on the null device, so that no other file gets its descriptor. A closed stdin
+    becomes empty, and writes to a closed stderr are lost. A closed stdout is opened to be read, so that writes fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

@@ -44,7 +44,7 @@ class FieldOptions:
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return new values of fields, as the options say; raise CommandError if options do not fit together."""
+        """Return new values of fields. Raise CommandError if options, named with *prefix*, do not fit together."""
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))
@@ -62,7 +62,7 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """Return the values that were given for an option; the word ``none`` is given as the value None."""
+    """Return the values that the user gave for an option. A value is None if the user gave the word ``none``."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 

@@ -77,8 +77,8 @@ def make_report(
 
     Options:
         out: The file of the page. Default: fairness.html, with --json no page.
-        scenario: fifo, fair, by-cost, by-seconds, or a TOML file of scenarios to replay beside the record; can be
-            repeated.
+        scenario: fifo, fair, by-cost, by-seconds, or a TOML file of scenarios. The report compares a replay of each
+            scenario with the history. Can be repeated.
         slo: A target for each tenant's wait, like 'p95 < 2 s'; exit status 1 if a tenant misses it.
         engine: local or spark. Default: local up to 20 million attempts.
         since: Only attempts that ended since then: an instant, or a duration before now.

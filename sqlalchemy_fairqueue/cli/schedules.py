@@ -109,7 +109,7 @@ def show_schedule(
 
 
 def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[str, Any]] | None:
-    """Return the last *most* slots that were run or dropped, the newest first; None if the role may not read them."""
+    """Return the last *most* slots that were run, even if a message was dropped; None if the role may not read them."""
     tables = ["fq_schedule", "fq_schedule_slot"]
     with installation.engine.connect() as connection:
         readable = connection.execute(query("readable_tables"), {"schema": installation.schema, "tables": tables})
@@ -129,7 +129,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
     """Return the slots of a schedule, sorted by time: run ones, skipped ones, late or due ones, and the next *most*.
 
-    Skipped slots are listed only after the oldest slot in *ran*. If the timing is not known, only *ran* is listed.
+    A skipped slot is listed only if *ran* has an earlier slot. If the timing is not known, only *ran* is listed.
     """
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)

@@ -80,7 +80,7 @@ def metrics(
 
     Options:
         http: Where to serve them; a port alone means 127.0.0.1.
-        print_: Print a file and end: grafana, a dashboard; alerts, rules for Prometheus.
+        print_: Print this file and end: a dashboard for Grafana (grafana), or alert rules for Prometheus (alerts).
     """
     if print_ is not None:
         with writing() as out:
@@ -217,7 +217,7 @@ def dashboard(
 
     Options:
         port: The port to listen at; 0: any free one.
-        host: The address to listen at, which decides who else may reach it.
+        host: The address to listen at. If other machines can reach it, --operator and --payloads are refused.
         operator: Everybody on this machine may change queues.
         payloads: Everybody on this machine may see payloads and errors.
         trace_url: Where a trace is shown, with {trace_id}.

@@ -63,7 +63,7 @@ def enqueue_file(
 
     Options:
         path: A file or folder, or a URI that Spark knows.
-        job_id: Identifies the load; a load that is repeated with the same id enqueues nothing.
+        job_id: Identifies the load; if a load with this id was done before, nothing is enqueued.
         kind: The kind of messages whose row names none.
         json_payload: Treat payloads of text as JSON documents.
         on_duplicate: Action for a row whose key another message has: skip, raise, replace.
@@ -117,8 +117,7 @@ def archive_history(
 ) -> Result:
     """Bring an archive of the history up to date: Parquet files of all queues, in a folder for each UTC day.
 
-    A run adds a day, or all later rows of a day that was there, whole or not at all. After a run that was killed, the
-    next run adds what is missing.
+    For each day, a run adds all attempts that the archive lacks, or none. If a run is killed, the next adds the rest.
 
     Options:
         path: A folder, or a URI that Spark knows.

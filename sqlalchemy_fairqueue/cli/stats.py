@@ -173,7 +173,7 @@ def channels(
     Options:
         channel: Only this one, in each queue that has it. Default: all, by name.
         limit: The most channels of a queue.
-        after: Show the next page: the channels of one queue after this name.
+        after: The last channel of the page before, to show the next page of one queue.
         busy: Only channels with messages.
     """
     documents: list[dict[str, object]] = []
@@ -245,7 +245,7 @@ def trend(
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
     Each minute workers sample the queue and up to 20 channels, the longest backlogs first, and keep this for a day.
-    Without a history, served and the times of handlers are unknown, and failed counts messages that died.
+    Without a history, 'served' and the times of handlers are unknown, and 'failed' is the number of messages that died.
 
     Options:
         channel: The channel to show. Default: the queue.

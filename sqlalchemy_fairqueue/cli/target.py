@@ -120,9 +120,9 @@ def choose_database(
     """Choose the database by the options, the application and the environment.
 
     The first of these decides: --database-url, *application* if it is an engine, the environment variable, the engine
-    in the module of *reference*. Raise CommandError if there is none. If the environment variable decides, the module
-    may have an engine too. If both are for the same database, return the engine, since it has settings that a URL
-    lacks. Otherwise call *warn* and return the URL of the variable.
+    in the module of *reference*. Raise CommandError if there is none. If the environment variable decides, and that
+    module has an engine for the same database, return the engine, since it has settings that a URL lacks. If the engine
+    is for another database, call *warn* and return the URL of the variable.
 
     Args:
         application: The object that *reference* names.

@@ -1,4 +1,4 @@
-"""``top``: samples of the channels, shown in a terminal, a pipe or as a document."""
+"""``top``: readings of the channels, shown in a terminal, in a pipe, or as a document."""
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import signal
@@ -61,13 +61,13 @@ def top(
     """Watch channels: ready, scheduled and leased messages, how fast they change, how long the oldest waits.
 
     done/s are completions, for queues that record their history; change/s is the growth of the number of messages. With
-    --json it prints the last of --count samples (default: 1).
+    --json, only the last reading is printed.
 
     Options:
         sort: The column to sort by: {choices}; the most first, but names in order.
         limit: The most channels to show. Default: as many as fit; 20 in a pipe; all with --json.
-        interval: Time between two samples.
-        count: Stop after so many samples. Default: on Ctrl-C.
+        interval: Time between two readings.
+        count: Stop after so many readings. Default: 1 with --json, otherwise on Ctrl-C.
         once: As --count 1.
     """
     wanted = 1 if once or (options.json and count is None) else count

@@ -126,7 +126,8 @@ def worker(
         sync_session_factory: With --async, a factory of the sessions of plain functions. Default: plain sessions.
         worker_engine: With --async, an engine for the worker's own connections. Default: the application's.
         prefetch: Most messages leased ahead of their handlers, 0 to 500. Default: 500.
-        max_bytes: Most bytes of payloads and headers that a dequeue takes, and that wait for handlers. Default: 64 MiB.
+        max_bytes: Most bytes of payloads and headers in one dequeue, and most bytes of payloads that wait for handlers.
+            Default: 64 MiB.
         name: The consumer's name in leases and in the log. Default: host, process and a random part.
         http: Serve /healthz, /readyz and /metrics at this address; a port alone means 127.0.0.1.
         log_level: The least severe records to log: {choices}.
@@ -190,7 +191,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _optional() -> Iterator[None]:
-    """Log a warning, and go on, if the leftovers cannot be read: a worker's role needs no right to read them."""
+    """Log a warning, and go on, if what --drain left cannot be read: a worker's role needs no right to read it."""
     try:
         yield
     except (FairQueueError, SQLAlchemyError) as error:
@@ -210,7 +211,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
 
 
 def _references(options: Options, names: list[str], queues: list[Queue]) -> References:
-    """Return the options by which another command finds each queue, for the worker's log."""
+    """Return for each queue the options, like ``--app m:queue``, by which commands in a worker's log find the queue."""
     application = application_reference(options)
     folder = "" if options.app_dir == Options().app_dir else f" --app-dir {shlex.quote(options.app_dir)}"
     found = {}
@@ -300,7 +301,7 @@ def _takes_sync_sessions(queues: list[Queue]) -> bool:
 
 
 def _pool(given: URL, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of an engine whose pool serves the handlers; the worker's own connections are outside of it."""
+    """Return arguments for ``create_engine``: the pool serves the handlers of a worker that has these *arguments*."""
     return {
         "pool_size": arguments["concurrency"] + _SPARE_CONNECTIONS,
         "pool_pre_ping": True,

@@ -69,9 +69,9 @@ def list_workers(options: Options, *, limit: Page = 100) -> Result:
 
 
 def stop_worker(options: Options, name: str, *, by: By = None) -> Result:
-    """Ask a worker to stop gracefully, as at a SIGTERM, from all of its queues.
+    """Ask a worker to stop gracefully, as at a SIGTERM: it ends its work for all of its queues.
 
-    Every worker of the queue with this name hears of the request within about two seconds, and its log says who asked.
+    Every worker of this name that serves the queue hears of the request within about two seconds, and logs who asked.
     This command does not wait for that. The exit status is 1 if no consumer of that name has an unexpired lease in this
     queue: there is probably no such worker, or it has just started. The request is recorded all the same.
     """

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 65_536
 _COUNTED = 100_000
-"""The most messages that are counted for a question. If there are so many, it says "or more"."""
+"""The most messages that are counted for a question. From there on, the question says "or more"."""
 _NAMED = 100
 """The most characters of a user's name that the dashboard writes into the database."""
 _SHOWN = 200
@@ -69,8 +69,8 @@ class Question:
 
     Attributes:
         changes: The values that the action changes: name, value before, value after.
-        inputs: The names of the inputs that the answer sends again. None: all. Inputs that the operator did not change
-            are left out, since somebody else may change their values before the answer.
+        inputs: The names of the inputs that the answer sends again. None: all. For policies, plans and limits,
+            only the inputs that the operator changed are named: somebody else may change the others before the answer.
     """
 
     words: str
@@ -99,7 +99,7 @@ class Done:
 class Call(View):
     """A requested action.
 
-    The address names what to change: browsers alter line ends in names that a form sends, but not in an address.
+    The address, not the form, names the channel or plan to act on: browsers alter line ends in the values of a form.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Call(View):
         return await self.reading.act(work)
 
     async def letters(self) -> Sequence[int]:
-        """Return the ids of dead letters to act on: those in the request, else the newest of the requested group."""
+        """Return ids of dead letters: the requested ids, or else the newest of the requested kind, reason and error."""
         wanted = tuple(self.query.get(name) for name in ("kind", "reason", "error"))
         groups = [] if self.ids else await self.letter_groups(self.queue.name)
         found = (group.message_ids[:BULK] for group in groups if (group.kind, group.reason, group.error) == wanted)

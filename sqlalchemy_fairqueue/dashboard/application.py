@@ -220,7 +220,7 @@ class _Paths:
     """Restores the path that the client requested, since the routes expect it.
 
     A prefix that a proxy has stripped from the path is put back if ``root_path`` still contains it. A slash that
-    Litestar has added is taken off: for it Starlette would redirect to an address outside of the dashboard.
+    Litestar has added is taken off. With the slash, Starlette would redirect to an address outside of the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -60,7 +60,7 @@ class Row:
     Attributes:
         waited: How long it waits. None: nothing is ready.
         detail: A few words about the reason of its wait, with figures.
-        shares: Its share of what the queue is fair by. If that is cost or seconds, also its share of leased messages.
+        shares: Its share of cost or handlers' time, if the queue divides that fairly; then that of leased messages.
         entitled: The part that its weight entitles it to, 0 to 1. None: it does not compete with others now.
     """
 
@@ -170,7 +170,7 @@ class PageBase:
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """Return the tenants in the figures of *queues*, each with the reason of its wait, sorted by ``suffering``.
 
-        If the figures are kept for longer than *keep*, the reasons are read anew for up to ``QUEUES`` queues.
+        If figures are kept for longer than the dashboard's ``keep``, reasons are read anew for up to ``QUEUES`` queues.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}
@@ -196,7 +196,7 @@ class PageBase:
         """Return the figures of a queue, read anew for *channels*.
 
         All open pages of the queue share one reading of the channels that they asked for lately. If this reading lacks
-        one of *channels*, all of *channels* are read by themselves, and the next shared reading has them too.
+        one of *channels*, a separate reading fetches *channels*, and the next shared reading has them too.
         """
         if not channels:
             return queue
@@ -242,7 +242,7 @@ class PageBase:
     def page(
         self, make: Callable[[View], Awaitable[Response]], *, shared: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page: *make* renders it, with placeholders that the viewer's name and token replace.
+        """Return an endpoint that puts the viewer's name and form token into the page that *make* renders.
 
         If *shared*, a page is rendered once for all viewers with the same rights who request it within a moment.
         """
@@ -292,7 +292,7 @@ def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float,
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """Return all queues if there are at most *most*; else the queues of the *most* tenants that wait longest."""
+    """Return up to *most* queues: all of them, or if there are more, the queues of the tenants that wait longest."""
     if len(queues) <= most:
         return queues
     waiting = (

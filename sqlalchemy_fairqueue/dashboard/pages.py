@@ -316,6 +316,6 @@ def _values(policy: PolicyFields) -> dict[str, Any]:
 
 
 def _newest(found: Iterable[tuple[QueueFigures, ChannelDemand]], figures: Figures) -> datetime | None:
-    """Return when the reasons of tenants were read last, if that was after the figures; else None."""
+    """Return when the reasons of the tenants' waits were last read; None if that was not after *figures* were read."""
     newest = max((queue.at for queue, _ in found), default=figures.at)
     return newest if newest > figures.at else None

@@ -81,8 +81,8 @@ class _Kept:
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
         """Keep the result for *seconds*, or for *duty* times the time of the reading if that is more; keep no error.
 
-        If *duty* is 0, the seconds count from the start of the reading, since the result may lack what was changed
-        meanwhile; but the result is kept for a quarter of *seconds* at least.
+        The time counts from the end of the reading. If *duty* is 0, the time counts from the start, since the result
+        should be fresh; but the result is kept for at least a quarter of *seconds* after the end.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:

@@ -80,8 +80,8 @@ def link(page: str, /, **query: object) -> str:
 def payload_text(content: bytes, size: int | None) -> str:
     """Return a payload as text to read: JSON over several lines, bytes that are no UTF-8 as their ``repr``.
 
-    *size* is the size of the whole payload. If *content* is only its beginning, or *size* is None, JSON is left as it
-    is written, and text in UTF-8 ends with an ellipsis.
+    *size* is the size of the whole payload, or None if it is unknown. If *content* is or may be only the beginning,
+    JSON is left as it is written, and text in UTF-8 ends with an ellipsis.
     """
     whole = size is not None and size <= len(content)
     try:

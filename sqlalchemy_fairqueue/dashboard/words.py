@@ -70,7 +70,7 @@ class Share:
     Attributes:
         used: The share that the tenant uses, 0 to 1. None: nothing is out, or *unknown* says why it is not known.
         whole: Names the whole, such as the messages that are out.
-        by: The measure: messages, cost or seconds. Empty: messages, the only measure of the queue.
+        by: The measure, "messages", "cost" or "seconds"; empty if the queue has no other measure than messages.
     """
 
     used: float | None
@@ -89,7 +89,7 @@ class Chart:
 
 
 def charts_of(trend: Trend) -> list[Chart]:
-    """Return the drawings of a trend; none if no worker has kept a sample of that time."""
+    """Return the drawings of a trend; an empty list if no worker has kept a sample of the trend's time."""
     points = trend.points
     if all(point.ready is None for point in points):
         return []

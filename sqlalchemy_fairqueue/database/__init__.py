@@ -1,6 +1,6 @@
-"""Calls the SQL functions by name, for the rest of the library.
+"""Calls the SQL functions by name, so that the rest of the library need not know drivers or the shapes of calls.
 
-Only this package knows drivers and the shapes of calls. It also translates the SQLSTATE of a failed call into one of
-our errors. Functions that get a Connection leave the COMMIT to the caller. There are two exceptions:
-``Link.commit_with``, and ``isolate``, which commits what a listener has begun on a new connection.
+This package also translates the SQLSTATE of a failed call into one of our errors. Functions that get a Connection leave
+the COMMIT to the caller, except two. ``Link.commit_with`` commits. ``isolate`` commits the transaction of a new
+connection, if an event listener of SQLAlchemy has begun it.
 """

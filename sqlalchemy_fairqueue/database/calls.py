@@ -2,10 +2,9 @@
 
 As a rule SQLAlchemy sends a call, so that its events fire. Two sorts of calls bypass SQLAlchemy if nothing listens or
 logs and the driver supports it, which halves their time: calls that are transactions of their own (``Call.tuples``),
-and calls that travel with the COMMIT of their transaction (``Link.commit_with``).
-
-Calls that travel with the COMMIT take one round trip together. Python sees their outcomes only after the COMMIT. So if
-an outcome must not be committed, the statement itself fails, by ``fq_refuse``.
+and calls that travel with the COMMIT of their transaction (``Link.commit_with``). The latter take one round trip
+together. Python sees their outcomes only after the COMMIT. So if an outcome must not be committed, the statement itself
+fails, by ``fq_refuse``.
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ class Shape:
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters that get one element. Calls give the element itself, which drivers encode faster.
-        named: The parameter for ids of messages, or for one id. In its place callers give the parameters of
-            ``fq_find_named``, which finds the ids. A parameter for one id, or one in *alone*, gets only the first id.
+        named: A parameter that takes message ids. Calls name the messages instead, by the parameters of
+            ``fq_find_named``. If the parameter takes one id, or is in *alone*, it gets the id of the first message.
         each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
@@ -201,7 +200,7 @@ class Target:
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
         policy: The policy that new channels start with, as JSON by column. It is not used if defaults or a
-            default plan are configured for the queue. None stands for ChannelPolicy(), from which SQL starts by itself.
+            default plan are configured for the queue. None stands for ChannelPolicy(), the default of SQL functions.
     """
 
     schema: str | None
@@ -220,7 +219,7 @@ class Target:
 
 
 class Call(NamedTuple):
-    """A call of a SQL function. *doing* describes it in the texts of errors, up to the name of the queue or channel."""
+    """A call of a SQL function. Errors describe it by *doing*, such as ``dequeue from``, and then name the queue."""
 
     clause: Clause
     parameters: Mapping[str, Any]
@@ -253,7 +252,7 @@ class Call(NamedTuple):
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Do as :meth:`rows`, but bypass SQLAlchemy if possible. That needs the options :data:`ALONE`."""
+        """Do as :meth:`rows`, but bypass SQLAlchemy if possible, on a connection with the options :data:`ALONE`."""
         rows: list[Sequence[Any]] = []
         try:
             if _ALONE in connection.get_execution_options():

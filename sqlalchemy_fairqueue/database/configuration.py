@@ -41,7 +41,7 @@ def settings_json(values: Mapping[str, Any]) -> str:
 
 
 def new_policy_json(policy: ChannelPolicy) -> str | None:
-    """Write the whole policy of new channels as JSON; None for ChannelPolicy(), from which SQL starts by itself."""
+    """Write the whole policy of new channels as JSON. Return None for ChannelPolicy(), the default of SQL functions."""
     if policy == ChannelPolicy():
         return None
     return policy_json({name: getattr(policy, name) for name in POLICY})

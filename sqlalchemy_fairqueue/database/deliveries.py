@@ -85,7 +85,7 @@ class Dequeued:
         lease_id: A lease that the next dequeue may use again, or None.
         shared: The fields that all the deliveries have in common: the queue, whether they may hold slots of a limit,
             whether the queue is fair by seconds (``is_timed``), and whether results are kept.
-        is_held: Whether something is due that other transactions have locked.
+        is_held: Whether something is due that other transactions have locked. It is not about ordering keys.
         due_in: How long until something else may be due; None if nothing is known to become due by itself.
     """
 
@@ -255,7 +255,7 @@ def heartbeat(
 def charge_running(
     connection: Connection, target: Target, tokens: Sequence[Token], charges: Sequence[tuple[int, int]]
 ) -> None:
-    """Charge channels for running deliveries; *charges*: cost so far and the part charged before, in milliseconds."""
+    """Charge for running handlers in a queue fair by seconds: *charges* has new and former totals, in milliseconds."""
     target.call(
         "fq_correct_costs",
         f"charge for {len(tokens)} deliveries of",
@@ -280,7 +280,10 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 
 
 def refusal(connection: Connection, target: Target, doing: str, **which: str | list[int]) -> dict[str, Any]:
-    """Return what ``fq_refuse`` tells about an outcome; *which* are its parameters, by default null."""
+    """Return the details of an outcome from ``fq_refuse``, which does not fail here.
+
+    *which* are its parameters: "full" with a channel gives ``max_backlog``, "lost" with message ids gives ``holder``.
+    """
     asked = {**dict.fromkeys(("channel", "ordinal", "message_ids")), **which}
     detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, fails=False, **asked).value(connection))
     return detail

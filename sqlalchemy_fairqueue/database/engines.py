@@ -132,7 +132,7 @@ class _WaitingConnection(_Waiting):
 
 
 def sets_up_transactions(connection: Connection) -> bool:
-    """Return whether listeners set up a new connection's transactions. AUTOCOMMIT would end their settings at once."""
+    """Return whether event listeners of SQLAlchemy set up a new connection's transactions, for example by SET LOCAL."""
     return connection.in_transaction() or bool(connection.engine.dispatch.begin)
 
 
@@ -162,16 +162,17 @@ def read_committed(engine: Engine) -> Engine:
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """Call *work* on a connection where each statement is its own transaction.
 
-    In two cases the statements share a READ COMMITTED transaction until *work* commits: if listeners of the engine set
-    up its transactions, and if a *work* on the engine has failed with IsolationError. Such a *work* is called again.
+    In two cases the statements share a READ COMMITTED transaction, which is committed at the end, or earlier by *work*.
+    In the first case, event listeners of SQLAlchemy set up the engine's transactions. In the second case, a *work* on
+    the engine has failed with IsolationError. The *work* that failed is then called again.
 
     *calls_only* promises that *work* executes only through functions of ``calls``, which may bypass SQLAlchemy.
     """
     driver = driver_of(engine)
     try:
         with engine.connect() as connection:
-            # AUTOCOMMIT takes one round trip for each statement, but cannot set READ COMMITTED, which is needed if the
-            # server's default isolation is another one.
+            # AUTOCOMMIT takes one round trip for each statement. But it would end what listeners set up at once, and it
+            # cannot set READ COMMITTED, which is needed if the server's default isolation is another one.
             if engine in _explicit or sets_up_transactions(connection):
                 isolate(connection, READ_COMMITTED)
             elif calls_only and driver.passes_sqlalchemy:
@@ -223,10 +224,7 @@ async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
 
 
 def run_transaction(engine: Engine, work: Callable[[Connection], R], *, isolates: bool = True) -> R:
-    """Call *work* in one READ COMMITTED transaction, which is committed when this returns.
-
-    An engine in AUTOCOMMIT stays in AUTOCOMMIT unless *isolates*.
-    """
+    """Call *work* in a READ COMMITTED transaction, and commit. An engine in AUTOCOMMIT stays so unless *isolates*."""
     driver_of(engine)
     with engine.connect() as connection:
         if isolates or not is_in_autocommit(connection):

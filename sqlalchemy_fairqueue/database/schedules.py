@@ -135,11 +135,11 @@ def due_schedules(
 def run_slots(
     connection: Connection, schema: str | None, due: DueSchedule, plan: Plan, *, notify: bool
 ) -> dict[int, int | None] | None:
-    """Run the planned slots of a schedule, and store which slots are done. Call it in a transaction of its own.
+    """Run ``plan.slots`` of a schedule, and store that all slots up to ``plan.until`` are done.
 
     Return the message id of each slot that was run, None if its message was dropped. Do nothing and return None if
-    another worker was first or has the schedule locked, if the schedule was changed, paused or removed, or if *plan*
-    reaches into the future.
+    another worker was first or has the schedule locked, if the schedule was changed, paused or removed, or if
+    ``plan.until`` is in the future. Call this in a transaction of its own.
     """
     rows = call(
         schema,

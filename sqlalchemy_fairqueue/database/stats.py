@@ -1,4 +1,4 @@
-"""Reads the figures of queues, channels and consumers, what channels compete with, and requests to stop."""
+"""Reads statistics of queues, channels and consumers, how channels compete, and which workers were asked to stop."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 _Channel = TypeVar("_Channel", bound=ChannelDemand)
 
 COMPETING = 1000
-"""How many channels with leased messages, and how many ready ones, are read to find what a channel competes with."""
+"""How many channels with leased messages, and how many ready ones, are read to find a channel's rivals."""
 
 COUNTED = 60 * COMPETING
-"""The most leased messages that are read to find what a channel competes with, or which message is out longest."""
+"""The most leased messages that are read to find a channel's rivals, or the message that is out longest."""
 
 _TIMED = 10_000
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
@@ -172,7 +172,7 @@ def read_competition(
 
     Returns:
         What holds the queue back; up to *rivals* channels with the most leased messages; and the demand of each of
-        *channels* that exists. If a channel has a ready message, its ``ready`` also counts its scheduled messages.
+        *channels* that exists. To save time, a channel that has a ready message counts scheduled ones as ``ready``.
     """
     bounds: Row = {"limit": rivals, "scan": scan, "count": count}
     doing = "read what channels compete with in"

@@ -43,7 +43,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A customer who comes once, when *after* files are parsed; *files* are the paths of the uploads, by key."""
+    """A customer who comes once, when the number of parsed files reaches *after*; *files* are paths by upload key."""
 
     customer: str
     files: dict[str, str]
@@ -89,7 +89,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Accident:
-    """The kill of a worker, *at* seconds after the first upload, and the keys of the uploads that it had leased."""
+    """The kill of a worker, its time in seconds after the first upload, and the keys of uploads that it had leased."""
 
     worker: str
     at: float
@@ -140,8 +140,8 @@ def app_database(server: URL) -> Iterator[Engine]:
 def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:
     """Let the customers visit a service, and yield the state of the run repeatedly, until all files are parsed.
 
-    One worker that has leased files is killed. If no worker has any at that time, or if the last commits of the killed
-    worker completed all of its files, the demo tries again.
+    Once some files are parsed, a worker that has leased files is killed. If no worker has leased any, or if the last
+    commits of the killed worker completed all of its files, the demo tries again a moment later.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.

@@ -41,10 +41,10 @@ def is_unreachable(error: DBAPIError) -> bool:
 
 
 def find_installation(connection: Connection, schema: str | None, kind: str = "operator") -> tuple[str, int]:
-    """Return the schema that holds fairqueue and the installed version, which this library may be unable to use.
+    """Return the schema that holds fairqueue and the installed version, even if this library cannot use that version.
 
-    Without *schema*, the first schema of the search_path that holds fairqueue is returned. Raise Unusable if there is
-    none. Raise it also if the role may not ask for the version; its remedy then grants the role the work *kind*.
+    Without *schema*, the first schema of the search_path that holds fairqueue is returned. Raise Unusable if no schema
+    is found, or if the role may not ask for the version. In the second case the remedy grants *kind* to the role.
     """
     row = connection.execute(query("installed"), {"schema": schema}).one_or_none()
     if row is None:
@@ -75,7 +75,7 @@ def needed_kind(error: DBAPIError) -> str | None:
 
 
 def outdated(name: str, version: int, schema: str | None) -> Unusable | None:
-    """Return the error if this library cannot use a version; None if it can."""
+    """Return the error if this library cannot use the version in schema *name*, or None. *schema* is for the remedy."""
     problem = too_old(version, name)
     if problem is None:
         return None

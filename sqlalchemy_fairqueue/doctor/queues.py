@@ -212,7 +212,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew; None if *past* is shorter than a minute, or growth is small or in one half alone."""
+    """Say how a backlog grew in *past*; None if *past* is too short, or growth is small or in only half of *past*."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))

@@ -128,7 +128,7 @@ _OF_MARK = {
 
 
 def recognise(version: str, marks: Sequence[str]) -> Platform | None:
-    """Return the platform by the text of ``version()`` or by a product in *marks*; None for PostgreSQL itself."""
+    """Return the platform that ``version()`` or one of *marks* (such as "citus") names; None for PostgreSQL itself."""
     for part, platform in _OF_VERSION.items():
         if part in version:
             return platform

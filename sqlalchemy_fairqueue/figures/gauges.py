@@ -20,10 +20,10 @@ class Gauge:
     """A figure of each queue.
 
     Attributes:
-        name: Its name in Prometheus; one that ends with ``_total`` only grows.
-        get: Returns the figure of a queue or, with a *label*, the figures by the label's values. None: no figure.
-        label: The label besides the queue.
-        otel: Its name in OpenTelemetry, with the *unit*. Empty: it is not exported there.
+        name: Its name in Prometheus; a figure whose name ends with ``_total`` only grows.
+        get: Returns the figure of a queue; with a *label*, the figures by the label's values. None: no figure.
+        label: The name of a label besides the queue's name; empty if there is none.
+        otel: Its name in OpenTelemetry, where *unit* is its unit; empty if it is not exported there.
     """
 
     name: str

@@ -121,7 +121,10 @@ class QueueFigures:
 
     @property
     def shortfall(self) -> float:
-        """The most that a competing channel with ready messages lacks of the share due to its weight, 0 to 1."""
+        """The greatest lack, 0 to 1, among the competing channels with ready messages.
+
+        A channel lacks the part of the service to which its weight entitles it, less the part that it gets.
+        """
         contention = self.contention
         waiting = (one for one in contention.channels if one.oldest_ready_at is not None and one.competes)
         lacking = (contention.entitled(one) - (contention.used(one) or 0.0) for one in waiting)
@@ -214,9 +217,9 @@ def channel_waits(
 ) -> Sequence[ChannelStats]:
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
-    If none of the channels has undelivered messages, nothing is read. If *stats* is None, and the only channel with
-    undelivered messages has a ready one, a bounded part of the queue is read. Otherwise the call reads about as much
-    as ``queue.stats``.
+    If none of the channels has undelivered messages, nothing is read. Without *stats*, a bounded part of the queue is
+    read if exactly one of the channels has undelivered messages, and at least one of these is ready. In all other cases
+    the call reads about as much as ``queue.stats``, even if *stats* are given.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -239,11 +242,11 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
     As for :meth:`Queue.message`, a bounded part of the queue is read: the pauses and limits of the queue and of
     *channels*, since when each of *channels* waits, and which channels have leased messages. The result lists
-    *channels* and the ``_RIVALS`` channels with the most leased messages.
+    *channels* and the ``_RIVALS`` channels with the most leased messages; it is *figures* if none of *channels* exists.
 
-    At most ``COUNTED`` leased messages are counted. If the queue has so many, the result also lists the channels in
-    *figures*, and no count of leased messages is below that in *figures*. If *figures* have ``COMPETING`` competing
-    channels or more, ``rival_weight`` is not below that in *figures*. If none of *channels* exists, return *figures*.
+    At most ``COUNTED`` leased messages are counted. If there may be more, other channels and greater numbers of leased
+    messages are taken from *figures*. If *figures* have ``COMPETING`` competing channels or more, a greater
+    ``rival_weight`` is also taken from *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -276,8 +279,8 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
     """Correct the counts of a channel that a bounded reading found, by the earlier figures of the channel.
 
-    If the channel has a ready message, the reading counted its scheduled messages as ready ones too. Unless *is_all*,
-    the reading may also have missed leased messages.
+    If the channel has a ready message, the reading counted its scheduled messages as ready ones too. *is_all* says that
+    the reading counted all leased messages of the queue; otherwise it may have missed leased messages of the channel.
     """
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one

@@ -48,8 +48,8 @@ class SharedFigures:
     event loop, a reading that takes long goes on in the background, and callers get the previous figures meanwhile.
     They wait for the reading only if there are no figures yet, if nobody has asked for a while, or after ``forget``.
 
-    Completions between two readings are counted, unless more than five minutes lie between the readings, and more than
-    twice the time for which figures are kept.
+    Completions between two readings are counted if the readings are at most five minutes apart, or at most twice the
+    time for which figures are kept.
 
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
@@ -95,7 +95,7 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
-        """Forget the figures, since something was changed. The next request without a reading under way reads anew."""
+        """Forget the figures, since something changed. Once no reading is under way, the next request reads anew."""
         # The result of a reading that has begun already is forgotten too, since it may lack the change.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0

@@ -45,8 +45,8 @@ class PausableMixin(FairqueueMixin):
 class QueueConfigMixin(PausableMixin, columns.fq_queue):
     """A queue that was configured or has delivered: the policy of new channels, and the settings of the queue itself.
 
-    ``defaults`` is the policy of new channels, by the column names of :class:`ChannelStateMixin`; if it is None, the
-    first enqueue into a channel decides its policy. The durations in ``defaults`` and in
+    ``defaults`` is the policy of new channels, by the column names of :class:`ChannelStateMixin`. If it is None, a new
+    channel gets the defaults of the ``Queue`` object that creates it. The durations in ``defaults`` and in
     ``dead_letter_retention_by_kind`` are microseconds. ``plans`` is true if the queue has or had plans. ``state`` is
     None until the first delivery or limit. :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the other columns.
 
@@ -137,8 +137,8 @@ class MessageMixin(ContentMixin, columns.fq_message):
     channel, an earlier time. The greatest bigint means that the message waits for others of its ``ordering_key``.
     ``returned_at`` is when the message last went back to the channel, was brought forward or was promoted.
     ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the key
-    begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what
-    the delivery charged the channel, in a queue that is fair by seconds.
+    begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. If the queue has
+    ``fair_by="seconds"``, ``charged`` is what the last delivery charged the channel, in milliseconds; otherwise None.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -388,7 +388,7 @@ class LimitShareMixin(columns.fq_limit_share):
 
 @mapping("queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(columns.fq_group_followup):
-    """A follow-up of an open group: *on_failure* of ``queue.group`` if ``on_failure`` is true, otherwise *then*."""
+    """A follow-up of an unfinished group; column ``on_failure`` is false for the argument *then* of ``queue.group``."""
 
 
 @mapping("queue.group makes groups, and workers finish them")

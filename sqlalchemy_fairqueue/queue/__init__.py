@@ -34,9 +34,9 @@ class Queue(
 
     The first argument of a verb is a session, Connection or Engine, sync or async; a few verbs, such as :meth:`dequeue`
     and :meth:`extend`, take only an engine. A session records enqueues, settlements, withdrawals and configuration, and
-    sends them right before its COMMIT. All other calls are sent at once: on an engine in transactions of their own,
-    otherwise in the session's or connection's transaction. A call that is sent at once does not see what a session has
-    only recorded. On an async target, a call that is sent at once returns a coroutine.
+    sends them right before its COMMIT. Every other call on a session is sent at once, in the session's transaction. On
+    a connection every call is sent at once, in the open transaction; on an engine, in transactions of its own. A call
+    that is sent at once does not see what a session only recorded. On an async target such a call returns a coroutine.
 
     A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. On a
     session or connection in AUTOCOMMIT the verbs that a session records raise AutocommitError. A missing or too old

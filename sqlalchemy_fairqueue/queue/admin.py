@@ -222,11 +222,11 @@ class Admin(Facet[QueueBase]):
     def retry_now(
         self, where: Where, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> RetryNowOutcome:
-        """Make a scheduled message, a message that waits for its next attempt, or a dead letter due now.
+        """Let a message be due now: a scheduled message, a message that waits for its next attempt, or a dead letter.
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
-        Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both, which find no dead letters.
+        Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both; so you find no dead letters.
         Of several messages with the ordering key, the call chooses the leased one, or else the next one.
 
         The outcome is "due"; "unchanged" if it was ready or held; "redriven" if it was dead; "leased"; "duplicate" if
@@ -417,7 +417,7 @@ class Admin(Facet[QueueBase]):
         are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
         in all processes. A worker that starts after the commit works on; so a supervisor that restarts workers restarts
         this one too. The call waits until other transactions that have asked the same worker end. It returns whether a
-        consumer of that name has an unexpired lease in this queue. If not, there is probably no such worker.
+        consumer of that name has an unexpired lease in this queue; an idle worker has none if it does not listen.
         """
         check_name("consumer", consumer)
         check_names(by=by)
@@ -429,7 +429,8 @@ class Admin(Facet[QueueBase]):
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, most messages first.
 
-        Each has the first *handlers* (0 to 10,000) of its messages: the longest held or, without a history, by id.
+        Each consumer comes with at most *handlers* (0 to 10,000) of its messages: those that it has held longest or, in
+        a queue without a history, those with the lowest ids.
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)
@@ -439,9 +440,9 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return which channels wait longest, which have the most leased messages, and what decides their turns.
 
-        The call returns at most *limit* (1 to 100,000) channels of each sort, and as many that have held or scheduled
-        messages but no ready one. The longest wait comes first; channels without a ready message come last, by name.
-        The call costs about as much as ``queue.stats``.
+        The call returns at most *limit* (1 to 100,000) channels that wait longest, at most *limit* with the most leased
+        messages, and at most *limit* with held or scheduled messages but no ready one. All are in one list: the longest
+        wait first, channels without a ready message last, by name. The call costs about as much as ``queue.stats``.
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))

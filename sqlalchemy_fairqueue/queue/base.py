@@ -139,7 +139,7 @@ class QueueBase:
         """Do nothing; HandlerMethods overrides this, and warns if the queue has handlers but none for the kind."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Do nothing; GroupMethods overrides this, and warns of an enqueue in a group's block that adds no member."""
+        """Do nothing. GroupMethods warns here of an enqueue in a group's block that bypasses the group."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
@@ -167,9 +167,9 @@ class QueueBase:
     def _ask(
         self, where: Where, work: Callable[[Connection], R], *, settles: bool = False, enqueues: str | None = None
     ) -> R:
-        """Call *work* at once: on an engine as :func:`run` does, else in the transaction of the session or connection.
+        """Call *work* at once: on an engine by :func:`run`, else in the transaction of the session or connection.
 
-        In the lock order the call counts as a settlement if *settles*, and as an enqueue to *enqueues*, a channel.
+        In the lock order, *settles* makes the call a settlement. *enqueues* names a channel that the call enqueues to.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 

@@ -71,10 +71,10 @@ class ConfigurationMethods(QueueBase):
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
         queue. A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT.
 
-        With max_concurrency, max_cost_out, rate or limits the call waits for dequeues, and the queue is not served
-        until the transaction ends; so keep it short and separate. Unless this lifts the queue's last limit, the call
-        also locks the leased messages, and waits for transactions that settle them. Under REPEATABLE READ and
-        SERIALIZABLE it raises IsolationError. Consumers of a queue with such limits dequeue one after another.
+        A call with max_concurrency, max_cost_out, rate or limits waits for dequeues, and the queue is not served until
+        the transaction ends; so keep the transaction short and separate. If one of the four applies afterwards, the
+        call also locks the leased messages, and waits for transactions that settle them. Under REPEATABLE READ and
+        SERIALIZABLE such a call raises IsolationError. Dequeues from a queue with such limits run one by one.
 
         Example:
             >>> queue.limits.configure(engine, "openai", rate="50/s")
@@ -104,7 +104,7 @@ class ConfigurationMethods(QueueBase):
 
         Args:
             channel: A missing channel is created with the policy that an enqueue would give it.
-            policy: Replaces the channel's whole policy; the channel then follows no plan and overrides no field.
+            policy: Replaces the whole policy and takes the channel off its plan. A plan given later decides all fields.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument, on a session at the COMMIT.
             reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again; if the

@@ -53,8 +53,8 @@ class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
     *name* is stored with its leases. If a dequeue takes messages, the consumer calls *keep* with their lease and with
-    ``time.monotonic()`` from before the dequeue. *keep* returns the lease object that the deliveries get; a worker
-    returns a lease that it extends. *is_held_up*: the last dequeue found something due that others have locked.
+    ``time.monotonic()`` from before the dequeue. *keep* returns the lease for the deliveries; a worker's *keep* returns
+    one that the worker extends. *is_held_up*: the last dequeue found something due that other transactions have locked.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Consumer:
                 return
 
     def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Deliveries:
-        """Dequeue, and commit before returning. If bad rows make this fail, set them aside and dequeue again."""
+        """Dequeue and commit. If a bad message makes this fail, bury it or pause its channel, and dequeue again."""
         if self._process != os.getpid():
             self._forget()
         check_installed(connection, self._target.schema)
@@ -132,7 +132,7 @@ class Consumer:
         lease_id: int | None = None,
         unreadable: Sequence[int] | None = None,
     ) -> list[SetAside]:
-        """Find the rows that make dequeues fail and set them aside; or set *unreadable* messages of the lease aside."""
+        """Bury messages that make dequeues fail, or pause channels. If *unreadable* is given, treat only these ids."""
         ids, reason = (None, None) if unreadable is None else (list(unreadable), problem)
         doing = "set aside what cannot be delivered in"
         call = self._target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)

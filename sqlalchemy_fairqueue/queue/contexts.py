@@ -58,7 +58,7 @@ class HeldState(Protocol):
 
     @property
     def enqueues(self) -> GroupMethods | None:
-        """The queue that adds members to groups; None in a child process."""
+        """The queue of the delivery, to which ``context.group`` adds members; None in a child process."""
         ...
 
     def check(self) -> None: ...
@@ -108,21 +108,19 @@ class Context:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
             ... def embed(deliveries: list[Delivery], context: Context) -> None:
             ...     for delivery in context.deliveries:
-            ...         if not delivery.payload:
+            ...         if context.stopping:
+            ...             context.release(delivery)
+            ...         elif not delivery.payload:
             ...             context.bury(delivery, "an empty text")
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload="", kind="embed")
-            >>> Worker(engine, queue, concurrency=1).run(drain=True)
-            >>> [letter.reason for letter in queue.dead_letters.list(engine)]
-            ['an empty text']
+            ...         elif delivery.payload == "busy":
+            ...             context.retry(delivery, delay=timedelta(minutes=1), error="busy")
+            >>> perform(queue, "busy", kind="embed").error
+            'busy'
         """
         self._settle(delivery, Retry(delay=delay, error=error))
 
     def release(self, delivery: Delivery, *, delay: timedelta | None = None) -> None:
-        """Give one delivery of a batch back without counting the attempt, under the rules of :meth:`retry`.
-
-        See Also:
-            :meth:`retry`
-        """
+        """Give one delivery of a batch back without counting the attempt, under the rules of :meth:`retry`."""
         self._settle(delivery, Release(delay=delay))
 
     def bury(self, delivery: Delivery, reason: str) -> None:
@@ -299,7 +297,7 @@ async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> A
 
 
 def variables_of(context: Context) -> Variables | None:
-    """Return the context variables as they were when the handler returned; None if it takes no session, or raised."""
+    """Return the ``contextvars`` as they were when the handler returned; None if it takes no session, or raised."""
     return context._variables  # noqa: SLF001 - a part of it
 
 
@@ -330,8 +328,8 @@ class MiddlewareMethods(QueueBase):
         """Declare a function that is called around each handler of this queue. Use it as a decorator.
 
         The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery, and ``proceed``, which calls the
-        handler. The function returns what ``proceed`` returned. If it raises or returns an outcome instead, that
-        outcome replaces the handler's. Any other exception fails the attempt.
+        handler. The function returns what ``proceed`` returned. If the function raises or returns a Retry, Release or
+        Bury instead, this decides the settlement. For any other exception the retry policy decides.
 
         An async function wraps async handlers and awaits ``proceed()``; a plain one wraps plain handlers, in their
         thread. A queue with async and plain handlers needs a middleware for each. The middleware declared first is the

@@ -157,6 +157,8 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Move the messages of deliveries to the dead letters. For *cost* and exceptions see :meth:`complete`.
 
+        *reason* says why; None: "buried by its consumer". *error* is a longer text to keep, such as a traceback.
+
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine), reason="no such customer")
@@ -236,8 +238,7 @@ class DeliveryMethods(QueueBase):
                 check_installed(connection, self.schema)
                 settle(connection, self._target, verb, operations)
         except LeaseLost as error:
-            # The other deliveries are settled all the same. Commit this here, since not every engine commits each
-            # statement by itself.
+            # The other deliveries are settled all the same. Commit here, since not every engine commits each statement.
             connection.commit()
             mark_settled(verb, [one for one in operations if one.delivery.message_id not in error.message_ids])
             raise

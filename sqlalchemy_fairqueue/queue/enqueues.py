@@ -71,9 +71,9 @@ class EnqueueMethods(QueueBase):
         On an engine the call commits a transaction of its own before it returns; this is the fastest way if you change
         nothing else. On a connection the message is added at once, in the open transaction. Several such calls must
         come in lock order (by queue, channel and key, compared as UTF-8 bytes), and before completions and cancels of
-        the same transaction. A key, or a channel that the call creates, stays locked until the transaction ends, which
-        can deadlock with row locks that the caller takes later; so enqueue last. If you need the id of a
-        message before the COMMIT of a session, enqueue on ``session.connection()``.
+        the same transaction. Write your own rows before the calls: a key, or a channel that a call creates, stays
+        locked until the transaction ends, which can deadlock with row locks that you take later. If you need the id of
+        a message before the COMMIT of a session, enqueue on ``session.connection()``.
 
         The payload is encoded immediately; later changes to it have no effect. :class:`~sqlalchemy_fairqueue.Enqueue`
         documents the arguments. The options are delay, at, priority, key, headers, max_attempts, on_duplicate, cost,
@@ -163,8 +163,7 @@ class EnqueueMethods(QueueBase):
         target, encode = self._target, self.codec.encode
         operations: list[EnqueueMessage] = []
         for message in messages:
-            # The body of this loop is not a function, since a call for each of many messages would cost as much as the
-            # rest.
+            # The body of this loop is not a function, since a call for each message would cost as much as the rest.
             if not isinstance(message, Enqueue):
                 raise _no_message(message)
             content: Any = encode(message.payload)
@@ -199,7 +198,7 @@ def _no_content(codec: Codec, content: object) -> PayloadError:
 def _encoded_headers(own: Mapping[str, Any], carried: Mapping[str, str], fixed: Mapping[str, str]) -> str:
     """Encode a message's own headers with those of the instrumentation, *carried*, and of its group, *fixed*.
 
-    *carried* is left out if the message has one of these headers, or if all together might exceed the database's limit.
+    If *own* and *carried* share a name, or all headers might exceed the database's limit, all of *carried* is left out.
     """
     try:
         headers = _headers.encode({**own, **carried, **fixed})

@@ -67,8 +67,8 @@ class LifespanMethods(QueueBase):
 
         A handler that is declared later takes the resource if it has a parameter of this name, or a parameter without a
         default that is annotated with the same type as the resource. Later on_start functions and :meth:`on_stop`
-        functions take it in the same way. Jobs and middleware find the resource by ``context.resource(Client)`` or in
-        ``context.resources``. A handler with ``isolation="process"`` takes no resources.
+        functions take it in the same way. Jobs and middleware find the resource by class, ``context.resource(Client)``,
+        or by name, in ``context.resources``. A handler with ``isolation="process"`` takes no resources.
 
         The functions run in the order of their declaration, queue by queue, before the first message is taken. A
         function that several queues of a worker declare runs once. A Worker calls the functions in the thread that
@@ -258,9 +258,9 @@ class HandlerMethods(LifespanMethods):
         """Declare the function that workers call with the deliveries of a kind.
 
         ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind. The
-        function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`. How the
-        function ends decides the settlement: a return completes the delivery, an :class:`Outcome` (Retry, Release,
-        Bury) says what to do, and for any other exception the retry policy decides.
+        function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`. If the
+        function raises or returns an :class:`Outcome` (Retry, Release, Bury), the Outcome says how to settle the
+        delivery. Any other return completes the delivery. For any other exception the retry policy decides.
 
         If the function takes ``session``, it gets a Session, or an AsyncSession if it is async. After the return the
         worker commits the function's writes and the completion together, so these effects happen exactly once. A commit
@@ -281,9 +281,9 @@ class HandlerMethods(LifespanMethods):
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
-                function raises, its exception decides about all, but if one was cancelled, the others are released. A
-                message that was tried before comes alone, so that a message that fails each time makes no others dead
-                letters. Limits, rates and costs count each message.
+                function raises, its exception decides about all deliveries; but if a message of the batch was
+                cancelled, the others are released. A message that was tried before comes alone, so that a message that
+                fails each time makes no others dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -314,8 +314,8 @@ class HandlerMethods(LifespanMethods):
         ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        Workers without the function release a report up to 15 times. ``configure(on_dead_kinds=...)`` without *kind*
-        ends the reports.
+        Workers without the function release a report up to 15 times; after that its attempts fail. To end the reports,
+        call ``configure(on_dead_kinds=...)`` with other kinds only, or with None.
 
         Example:
             >>> @queue.on_dead("parse")

@@ -208,7 +208,7 @@ class _Declare:
 
 
 class _DeclareBatch(_Declare):
-    """What type checkers take ``Queue.job(batch=...)`` to return: each enqueue takes one item of the list."""
+    """The type of what ``Queue.job(batch=...)`` returns: the function takes a list, and each enqueue one item of it."""
 
     @overload  # type: ignore[override]
     def __call__(self, function: Callable[[Context, S, list[T]], Any], /) -> Job[[Context, S, list[T]], [T], Any]: ...
@@ -266,9 +266,9 @@ class JobMethods(ScheduleMethods, ResultMethods):
         containers and unions of them. Type checkers know these types; ``enqueue`` checks the values.
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's
-        defaults. A message with a payload that does not fit is dead at once, with a reason that names the argument. If
-        a worker does not know an argument or the kind, it releases the message up to 15 times, since other workers may
-        know it; after that the attempts fail.
+        defaults. If an argument without a default is missing, or a value does not fit its annotation, the message is
+        dead at once, with a reason that names the argument. If a worker does not know the kind or an argument, it
+        releases the message up to 15 times, since other workers may know it; after that the attempts fail.
 
         Args:
             kind: The kind of its messages. Default: the function's name.
@@ -347,7 +347,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Return whether a parameter takes the context or the session, as *name* says, by its annotation or name."""
+    """Return whether *parameter* takes what *name* says, "context" or "session", by its annotation or its own name."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):

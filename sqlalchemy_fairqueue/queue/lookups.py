@@ -50,7 +50,7 @@ ERROR = 2**20
 
 
 class MessageNameWords(TypedDict, total=False):
-    """The arguments that name messages without an id: a channel with a key, an ordering key, or both."""
+    """The arguments that name messages otherwise than by id: a channel with a key, an ordering key, or both."""
 
     channel: str | None
     key: str | None
@@ -108,12 +108,13 @@ class LookupMethods(QueueBase):
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
         ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why the message waits, and who holds what
-        it waits for. The result is None if the message is done, dead or withdrawn, or never existed. A *key* finds the
-        message that holds it; a cancelled message holds none. If several messages have the *ordering_key*, the call
-        returns the leased one, or else the one that goes next.
+        it waits for. The result is None if the message is done, dead or withdrawn, or never existed. A message that was
+        cancelled while leased is still found by its id, but not by its *key*. If several messages have the
+        *ordering_key*, the call returns the leased one, or else the one that goes next.
 
-        The call reads a bounded part of the queue, such as 1,000 ready channels. If there are more channels, the
-        ``entitled`` shares in ``wait.takers`` are upper bounds; ``queue.admin.contention`` reads all channels.
+        ``wait.takers`` names channels that hold capacity, each with the share that its weight gives it (``entitled``).
+        These shares are upper bounds in large queues, since the call reads a bounded part of a queue, such as 1,000
+        ready channels; ``queue.admin.contention`` reads all channels.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -156,16 +157,15 @@ class LookupMethods(QueueBase):
 
         Messages of one channel come in the order of delivery: first the leased messages, by id, then the undelivered
         ones. Messages of the whole queue come by id, in the order of their enqueues. A message that keeps its place in
-        the order is on exactly one page, whatever is enqueued or settled between pages. A message that is delivered or
-        returned between two pages may be on both or neither.
+        the order is on exactly one page, whatever is enqueued or settled between pages. A message that is leased or
+        given back between two pages may be on both or neither.
 
         *state* is "leased", "ready", "held" or "scheduled". *key* needs a channel. *limit* is 1 to 10,000. To get the
         next page, give ``page.next`` as *after* and the same filters; on the last page ``page.next`` is None.
 
-        A page also ends when the call has looked at *scan* (1 to 1,000,000) messages. With *kind*, with the state
-        "held" and for the whole queue it also looks at messages that it does not return, so a page before the last may
-        be empty. For the state "leased", and for a channel without a state, the call reads the ids of all leased
-        messages of the queue.
+        A page also ends when the call has looked at *scan* (1 to 1,000,000) messages. Some of these may not match the
+        filters, so a page before the last may be empty. With ``state="leased"``, and with a *channel* but no *state*,
+        the call reads the ids of all leased messages of the queue.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -220,7 +220,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> tuple[int, ...]:
-    """Return the numbers of ``page.next``: which part of the order was read last, the place in it, and the last id."""
+    """Return the numbers in *after*: in which part of the order, at which place and at which id the last page ended."""
     steps = range(3, 5) if channel is None else range(1, 3)
     return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 

@@ -214,7 +214,7 @@ def _plain(value: Any, whose: str, path: str = "$") -> Any:
 
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
-    """Return the annotated type of a message's result, without :class:`Outcome` classes, or ``_UNKNOWN``."""
+    """Return the annotated type of a result, without :class:`Outcome` classes; ``_UNKNOWN`` if no type is usable."""
     annotation = annotations_of(inspect.unwrap(function)).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
         return _UNKNOWN
@@ -415,5 +415,6 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return what a payload keeps of a moment, since ``==`` may be false for the same moment in two zones."""
+    """Return what a payload keeps of a moment: its text, and whether it has no time zone."""
+    # ``==`` is false between two zones for a local time that a clock change repeats or skips.
     return moment.isoformat(), moment.tzinfo is None

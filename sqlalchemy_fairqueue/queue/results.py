@@ -100,8 +100,8 @@ class ResultMethods(HandlerMethods):
 
         Args:
             channel: The channel that the message must be in. Give it if a tenant asks, since anybody can guess ids. A
-                message of another channel raises UnknownMessage. So does a message of which nothing is kept, since its
-                channel is not known any more. None: any channel.
+                message of another channel raises UnknownMessage. If nothing of a message is kept, its channel is
+                unknown: the call then raises UnknownMessage too, and not ResultNotKept. None: any channel.
             timeout: How long to wait for the end of the message; needs an Engine. None: do not wait. Waiting holds no
                 connection of the pool; all waits of an engine share one listening connection. A handler that waits
                 occupies its place in the worker and gets a HandlerWaitWarning; use a :meth:`group` instead.

@@ -64,8 +64,8 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         Args:
             name: Default: the function's name.
             channel: The channel of its messages.
-            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
-                is so already; so several schedules can share a function.
+            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless
+                that is so already. Several schedules of one kind can therefore share a function.
             retry: As for :meth:`handler`; so is *timeout*. Leave them out if the function handles the kind already. All
                 other options are as for ``schedules.set``.
 
@@ -142,8 +142,8 @@ class Schedules(Facet[ScheduleMethods]):
         enqueued; *catch_up* decides about missed slots. The messages have the headers ``schedule``, the name of the
         schedule, and ``scheduled_for``, the slot as an ISO time in UTC.
 
-        With another cron, timezone or every, the schedule begins anew from now. Other changes keep the slots, and an
-        equal call changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
+        If *cron*, *timezone* or *every* changes, the schedule begins anew from now. Other changes keep the slots, and
+        an equal call changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
         ends, and waits for another transaction that changes it.
 
         Args:
@@ -184,9 +184,9 @@ class Schedules(Facet[ScheduleMethods]):
     def run(self, where: Where, name: str, *, channel: str) -> int | None:
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
-        The call is sent at once. The header ``scheduled_for`` is the time of the call. The call has the locks of an
-        enqueue and its place in the lock order. A missing schedule raises UnknownSchedule. If the channel is full, the
-        call raises ChannelFull, which aborts the transaction, or, if the channel's policy says "drop", returns None.
+        The call is sent at once. The header ``scheduled_for`` is the time of the call. The call takes the locks of an
+        enqueue, at the same place in the lock order. A missing schedule raises UnknownSchedule. If the channel is full,
+        the call raises ChannelFull, which aborts the transaction; if the channel's policy says "drop", it returns None.
         """
         _checked(channel, name)
         target, doing = self._target, f"run schedule {name!r} of"

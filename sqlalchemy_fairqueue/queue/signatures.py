@@ -1,7 +1,7 @@
-"""Read signatures and annotations of the application's functions, and warn at the line that calls this package.
+"""Reads signatures and annotations of functions of the application, and issues warnings that point at its lines.
 
-Python 3.14 raises NameError for annotations that only type checkers import. In this module such an annotation stays
-text, as under ``from __future__ import annotations``.
+Python 3.14 raises NameError for annotations that only type checkers import. ``parameters_of`` and ``annotations_of``
+return such an annotation as text, as under ``from __future__ import annotations``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolved(annotations: dict[str, Any], function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
-    """Return the types of some of a function's annotations; what cannot be resolved raises an exception."""
+    """Return the types of *annotations* of a function; raise an error, such as NameError, if one cannot be resolved."""
     # A stand-in with these annotations alone, since get_type_hints resolves all annotations of what it is given.
     alone: Any = type("Annotated", (), {})()
     alone.__annotations__ = annotations

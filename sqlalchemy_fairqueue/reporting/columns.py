@@ -150,7 +150,7 @@ def check_label_column(column: str, names: Sequence[str]) -> None:
 
 
 def last_labels(attempts: pa.Table, column: str) -> LastLabels:
-    """Return the label of each channel's last attempt that has a label, with the end of that attempt."""
+    """Return by channel the end of the last attempt that has a label of the tenant in *column*, and this label."""
     table = pa.table({
         "channel": attempts["channel"].cast(pa.string()),
         "label": attempts[column].cast(pa.string()),

@@ -71,7 +71,7 @@ def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
 def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_threads: bool) -> pa.RecordBatch:
     """Parse a chunk of rows, in which instants and durations are microseconds, and binaries are hexadecimal digits.
 
-    The server sends some columns as differences; *since* has, for each of these, the column to add it to.
+    The server sends some columns as the difference from another column; *since* maps their names to that column's name.
     """
     read = csv.ReadOptions(column_names=schema.names, use_threads=use_threads, block_size=len(text) + 1)
     convert = csv.ConvertOptions(

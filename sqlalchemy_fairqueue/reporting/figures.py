@@ -59,7 +59,7 @@ class Starvation:
 class Culprit:
     """A channel that received more than its share while another, the victim, received less.
 
-    *part* is the fraction of the victim's denied messages, or of their cost, that is ascribed to this channel.
+    *part* is the fraction, ascribed to this channel, of what the victim lacked of its share, in messages or in cost.
     """
 
     channel: str
@@ -68,12 +68,11 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """When a channel was denied its fair share, and because of whom.
+    """When a channel was denied messages of its fair share, and because of whom.
 
     Attributes:
-        from_: When the stretch began in which it was denied most; *to* is the end.
-        part: The fraction of its denied messages, or of their cost, that falls into that stretch. Denied messages are
-            those by which it got less than its share.
+        from_: When the stretch began in which the most messages were denied; *to* is its end.
+        part: The fraction of the channel's denied messages, or of their cost, that falls into that stretch.
         culprits: The channels to which most of the denied messages are ascribed, the greatest part first. At most
             twenty channels of a queue have culprits: those that were denied most per attempt.
     """
@@ -86,7 +85,7 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelCosts:
-    """The cost of a channel's attempts, and its fair share of the cost; like ChannelFigures, but by cost.
+    """The cost of a channel's attempts; the other fields are as in ChannelFigures, but by cost instead of messages.
 
     *denied_cost* is the cost by which the channel got less than its share, summed over all windows.
     """
@@ -100,7 +99,7 @@ class ChannelCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCosts:
-    """The cost of a queue's attempts, and how evenly it was shared; like QueueFigures, but by cost."""
+    """The cost of a queue's attempts; the other fields are as in QueueFigures, but by cost instead of messages."""
 
     cost: int
     fairness: float | None
@@ -127,8 +126,8 @@ class ChannelFigures:
     Attributes:
         wait: From ready to started.
         service: From started to finished.
-        slowdown: (wait + service) / service, with a service of at least 10 ms; at least 1.
-        denied_wait: How much shorter the mean wait would have been with its fair share; a lower bound.
+        slowdown: (wait + service) / service. A divisor below 10 ms counts as 10 ms, and a slowdown below 1 as 1.
+        denied_wait: By how much, at least, the mean wait would have been shorter with the fair share.
         fair_share: What the channel was served in windows that began with a backlog of the channel, as a fraction of
             its fair share of these windows. None: there was no such window.
         backlogged: The time in which it had messages ready and not started.
@@ -183,7 +182,7 @@ class WindowFigures:
         waiting: Messages ready and not started at the end of the window.
         wait: Waits of the attempts that started; None: no attempts.
         fairness: Mean of Jain's index over the fairness windows that begin in this window; None: no channels competed.
-            A fairness window is as wide as QueueFigures tells.
+            A fairness window is as wide as ``QueueFigures.fairness_window``.
     """
 
     begin: datetime
@@ -196,7 +195,7 @@ class WindowFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFigures:
-    """A queue as a whole; fields that :class:`ChannelFigures` has too mean the same.
+    """A queue as a whole; a field with the name of a field of :class:`ChannelFigures` means the same.
 
     Attributes:
         from_: When its first message became ready.

@@ -43,7 +43,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ArchiveFile(NamedTuple):
-    """A file of an archive: its UTC day, in days since 1970-01-01, and its transactions from *low* to below *high*."""
+    """A file of a UTC day (days since 1970-01-01): its attempts by transactions with ids from *low* to below *high*."""
 
     day: int
     low: int
@@ -69,7 +69,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield files in order, each with its path and the greatest *high* of the files before it of the same day."""
+    """Yield files in order, each with its path and the greatest *high* of earlier files of its day, or 0."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -83,12 +83,12 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether rows of a day are missing before or between files, as when a compaction ran during the listing."""
+    """Return whether a day's files skip transactions from id 0 on, as when a compaction runs during the listing."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
 MOST_ATTEMPTS = 20_000_000
-"""The most attempts that :func:`read_history` reads by default. Each takes about 200 bytes, and 500 in a replay."""
+"""The most attempts that :func:`read_history` reads by default. Each takes about 200 bytes, or 500 with a replay."""
 
 _TEXTS = ("queue", "channel", "kind", "outcome")
 _CODES = pa.dictionary(pa.int32(), pa.string())
@@ -160,7 +160,8 @@ def read_history(
         HistoryEmpty: There is no such attempt.
         HistoryTooLong: There are more such attempts than *most*.
         HistoryUnreadable: The server is unreachable, or refuses.
-        ValueError: A time has no time zone, or the engine is asynchronous or not of psycopg.
+        InvalidArgument: A time has no time zone. InvalidArgument is a ValueError.
+        ValueError: The engine is asynchronous, or not of psycopg.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -231,7 +232,7 @@ def read_archive(
     Raises:
         HistoryEmpty: The archive has no such attempts.
         HistoryUnreadable: The folder does not exist, or is no archive.
-        InvalidArgument: The archive has no column *label*, or a time has no time zone.
+        InvalidArgument: The archive has no column *label*, or a time has no time zone. InvalidArgument is a ValueError.
     """
     from pyarrow import dataset  # noqa: PLC0415 - a history in the database needs none
 
@@ -292,6 +293,7 @@ def _condition(queue: str | None, since: datetime | None, until: datetime | None
     for name, bound, comparison in (("since", since, ">="), ("until", until, "<")):
         if bound is not None:
             clauses.append(f"h.finished_at {comparison} %({name})s")
+            check_instant(name, bound)
             values[name] = instant_microseconds(bound)
     return " and ".join(clauses), values
 

@@ -29,7 +29,7 @@ class Channel:
 
     Attributes:
         waiting: Messages ready and not started.
-        held: Leased messages.
+        leased: Messages that consumers have leased.
         at: The time of its last event.
         served_then: How long the queue had been served until *at*.
         backlogged: How long it had waiting messages.
@@ -37,14 +37,15 @@ class Channel:
         begun_at: The beginning of its latest starvation; -1: none yet.
         begun_served: How long the queue had been served until *begun_at*.
         lasted: How long others were served in its longest starvation, from *longest_begin* to *longest_end*.
-        in_second: Its starts in *second*, the second of its last start; *rate* is the most starts in one second.
-        interval: The average time between two messages at its rate; zero: no rate.
+        in_second: Its starts in *second*, the second of its last start.
+        rate: The most starts in one second, whatever the rate of its policy.
+        interval: The average time between two messages that its policy allows; zero: the policy has no rate.
         theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
-        burst: The least burst that would have allowed its starts.
+        burst: The least burst with which *interval* would have allowed its starts.
     """
 
     waiting: int = 0
-    held: int = 0
+    leased: int = 0
     at: int = 0
     served_then: int = 0
     backlogged: int = 0
@@ -66,23 +67,23 @@ class Channel:
 class Events(NamedTuple):
     """The events of a queue's attempts: ready, started and finished, each sorted by time, each with its channel.
 
-    ``started_held`` and ``finished_held`` are 1, or 0 for an attempt without duration, which does not count as leased.
+    ``started_leased`` and ``finished_leased`` are 0 for an attempt without duration, which does not count as leased.
     """
 
     ready_at: Any
     ready_channel: Any
     started_at: Any
     started_channel: Any
-    started_held: Any
+    started_leased: Any
     finished_at: Any
     finished_channel: Any
-    finished_held: Any
+    finished_leased: Any
 
 
 @compilable
 def _advance(channel: Channel, at: int, served: int) -> bool:
     """Advance a channel to an instant. Return whether until then messages of it waited and none was leased."""
-    starved = channel.waiting > 0 and channel.held == 0
+    starved = channel.waiting > 0 and channel.leased == 0
     if channel.waiting > 0:
         channel.backlogged += at - channel.at
         if starved:
@@ -113,33 +114,40 @@ def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
     At one instant, ends come first, then messages that become ready, then starts: an end makes room for a start.
     """
     # Compiled code gets a plain tuple: numba's cache on disk must not refer to classes, which a later version may lack.
-    ready_at, ready_channel, started_at, started_channel, started_held, finished_at, finished_channel, finished_held = (
-        events
-    )
+    (
+        ready_at,
+        ready_channel,
+        started_at,
+        started_channel,
+        started_leased,
+        finished_at,
+        finished_channel,
+        finished_leased,
+    ) = events
     count = len(ready_at)
-    now = served = held = concurrency = ready = started = finished = 0
+    now = served = leased = concurrency = ready = started = finished = 0
     while started < count or finished < count:
         next_ready = ready_at[ready] if ready < count else _NEVER
         next_started = started_at[started] if started < count else _NEVER
         next_finished = finished_at[finished] if finished < count else _NEVER
         at = min(next_ready, next_started, next_finished)
-        if held > 0:
+        if leased > 0:
             served += at - now
         now = at
         if next_finished == at:
             channel = channels[finished_channel[finished]]
             was_starved = _advance(channel, at, served)
-            channel.held -= finished_held[finished]
-            held -= finished_held[finished]
+            channel.leased -= finished_leased[finished]
+            leased -= finished_leased[finished]
             finished += 1
-            if not was_starved and channel.waiting > 0 and channel.held == 0:
+            if not was_starved and channel.waiting > 0 and channel.leased == 0:
                 channel.begun_at, channel.begun_served = at, served
         elif next_ready == at:
             channel = channels[ready_channel[ready]]
             was_starved = _advance(channel, at, served)
             channel.waiting += 1
             ready += 1
-            if not was_starved and channel.held == 0:
+            if not was_starved and channel.leased == 0:
                 channel.begun_at, channel.begun_served = at, served
         else:
             channel = channels[started_channel[started]]
@@ -150,13 +158,13 @@ def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
                     channel.longest_begin = channel.begun_at
                     channel.longest_end = at
             channel.waiting -= 1
-            channel.held += started_held[started]
-            held += started_held[started]
-            channel.concurrency = max(channel.concurrency, channel.held)
-            concurrency = max(concurrency, held)
+            channel.leased += started_leased[started]
+            leased += started_leased[started]
+            channel.concurrency = max(channel.concurrency, channel.leased)
+            concurrency = max(concurrency, leased)
             _count_start(channel, at)
             started += 1
-            if channel.waiting > 0 and channel.held == 0:
+            if channel.waiting > 0 and channel.leased == 0:
                 channel.begun_at, channel.begun_served = at, served
     return served, concurrency
 
@@ -264,7 +272,7 @@ def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
 
 @compilable
 def _join(members: Any, index: Any, size: int, channel: int) -> int:
-    """Add a channel to the first *size* members, unless it is among them. Return the new size."""
+    """Put a channel after the first *size* members and into *index*, unless it is a member. Return the new size."""
     if index[channel] >= 0:
         return size
     index[channel] = size

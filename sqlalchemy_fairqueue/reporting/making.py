@@ -41,7 +41,7 @@ def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a report shall contain: the arguments of :func:`report`; *label* is the column of labels."""
+    """What a report contains: options of :func:`report`, fields of its history, and *label*, the column of labels."""
 
     policies: Mapping[tuple[str, str], ChannelPolicy]
     policies_known: bool
@@ -55,7 +55,7 @@ class Asked:
 
     @property
     def replays(self) -> list[str]:
-        """The names of the replays, that of the record first."""
+        """The names of the replays. The first replay is of the history under its own policies, without a scenario."""
         return [REPLAYED, *self.scenarios] if self.replayed or self.scenarios else []
 
     @property
@@ -65,7 +65,7 @@ class Asked:
 
 
 class QueueReport(NamedTuple):
-    """The figures, labels, replays and advice of one queue; the first replay is that of the record."""
+    """The figures, labels, replays and advice of one queue; the replays are in the order of ``Asked.replays``."""
 
     measured: MeasuredQueue
     labels: LastLabels
@@ -150,7 +150,7 @@ def report(
 ) -> Report:
     """Make a fairness report in this process: figures, and a page that shows and defines them.
 
-    The process needs about 200 bytes of memory for each attempt, and 500 for a replay.
+    The process needs about 200 bytes of memory for each attempt, or 500 bytes for each if the history is replayed.
 
     Args:
         history: From :func:`read_history` or :func:`read_archive`.
@@ -160,8 +160,8 @@ def report(
         labels: Labels of tenants on the page, by channel; or the name of the history's column of labels, in which the
             last label of a channel counts. Channels without a label keep their names.
         tenant: The only channel that the page shows and names. The returned figures cover all channels in any case.
-        replayed: Whether to replay the record under its own policies, and to try limits for a tenant that made others
-            wait. The replay of the record tells how far forecasts can be trusted. With *scenarios* it is always made.
+        replayed: Whether to replay the history under its own policies, and to try limits for a tenant that made others
+            wait. This replay tells how far forecasts can be trusted; it is always made if there are *scenarios*.
         progress: Called before each step with its name, its number from 0, and the number of steps.
 
     Raises:

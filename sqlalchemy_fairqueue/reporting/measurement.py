@@ -117,16 +117,16 @@ class _Queue:
 
     def _events(self) -> kernel.Events:
         attempts = self._attempts
-        held = (attempts.service > 0).astype(np.int8)
+        counts = (attempts.service > 0).astype(np.int8)
         columns = []
-        for times, with_held in (
+        for times, with_leased in (
             (attempts.ready, False),
             (attempts.started, True),
             (attempts.finished, True),
         ):
             # A stable sort is fast here, since rows are mostly in the order of time.
             order = np.argsort(times, kind="stable")
-            columns += [times[order], attempts.channel[order], *([held[order]] if with_held else [])]
+            columns += [times[order], attempts.channel[order], *([counts[order]] if with_leased else [])]
         return kernel.Events(*columns)
 
     def _sweep(self, events: kernel.Events) -> tuple[Any, int, int]:

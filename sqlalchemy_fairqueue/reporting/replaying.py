@@ -56,8 +56,8 @@ def replay_of(
 ) -> Replay:
     """Replay a queue under a scenario.
 
-    If *scenario* is None, the queue is replayed under the policies of the record. The result then has ``replay_error``
-    and ``replay_bias``, which tell how far the replayed times are from the recorded ones.
+    If *scenario* is None, the queue is replayed under the recorded policies. The result then has ``replay_error`` and
+    ``replay_bias``, which tell how far the replayed times are from the recorded ones.
     """
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
@@ -126,14 +126,14 @@ def advice_of(
 ) -> Advice | None:
     """Return advice for a queue; None if no tenant but the culprit was denied its share or misses the objective.
 
-    The culprit is the tenant that received most of what others were denied or, if nobody was denied anything, the one
-    that occupied the workers longest. The advice is a limit of concurrency for the culprit: half of the workers, a
-    quarter of them, or one worker, if that is less than all workers and than the culprit's present limit. Of the limits
-    that shorten the mean wait of the others by more than a tenth, the one that shortens it most is advised.
+    The culprit is the tenant that received most of what others were denied; if nobody was denied anything, the tenant
+    that occupied the workers longest. Three limits of concurrency are tried for the culprit: half of the workers, a
+    quarter of the workers, and 1. Each must be below the number of workers and the culprit's present limit. Of the
+    limits that shorten the mean wait of the others by more than a tenth, the limit that shortens it most is advised.
 
-    If other channels follow the culprit's plan, the same limits are tried for the whole plan. Such a limit is advised
-    instead if it shortens the wait of the channels outside of the plan by another tenth. Waits are compared with those
-    in *again*, the replay of the record. If that replay cannot be trusted, no limit is tried.
+    If others follow the culprit's plan, the limits are also tried for the whole plan. A limit of the plan is advised
+    instead if the channels outside of the plan then wait more than a tenth less than under the limit for the culprit
+    alone, if any. Waits are compared with *again*, the replay as recorded; if it is not trusted, no limit is tried.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -152,7 +152,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the followers of *channel*'s plan; None if no other channel follows it, or if all *sufferers* do."""
+    """Return who follows *channel*'s plan; None if no other does, or all *sufferers* (denied or late channels) do."""
     plan = plans.get(channel)
     if plan is None:
         return None

@@ -103,7 +103,7 @@ class Objective:
 
 
 TRUSTED_ERROR = 0.15
-"""Forecasts can be trusted if the replay of the record has at most this ``replay_error``."""
+"""Forecasts can be trusted if the replay under the recorded policies has at most this ``replay_error``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class ReplayedQueue:
         greatest_workers: The capacity in the quarter with the greatest.
         settings: The settings of the scenario, as text, without the workers.
         replay_error: The mean absolute difference between the replayed and the recorded time from ready to finished, as
-            a fraction of the mean recorded time. None: the replay is under other policies than the record's.
+            a fraction of the mean recorded time. None: the replay is not under the recorded policies.
         replay_bias: Like *replay_error*, but the mean of signed differences; negative: the replay is faster.
     """
 
@@ -157,10 +157,10 @@ class Advice:
     """Advice for a queue: a limit for *channel*, the tenant that made others wait, and the limit's effect in a replay.
 
     Attributes:
-        before: The mean wait of the others in the replay of the record. The others are the channels that were denied
-            their share; if there are none, those that miss the objective. With a *plan* they are both, without the
-            channels of the plan. They never include *channel*.
-        own_before: The mean wait of *channel* in the replay of the record.
+        before: The mean wait of the others in the replay under the recorded policies. Without a *plan*, the others are
+            the channels except *channel* that were denied their share or, if none were, that miss the objective. With a
+            *plan*, the others are all channels outside of the plan that were denied their share or miss the objective.
+        own_before: The mean wait of *channel* in the same replay.
         max_concurrency: The limit to set; None: no advice, for *reason*.
         after: Like *before*, but in a replay with the limit.
         own_after: Like *own_before*, but in a replay with the limit.

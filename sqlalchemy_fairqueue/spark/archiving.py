@@ -102,8 +102,8 @@ def archive(
         today: Whether to archive the present day so far, which creates a file at each run.
         num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
         fail_on_data_loss: Whether days that were dropped unarchived, or rows that changed meanwhile, are an error.
-        accepted_origin: Continues the archive of another history with this one. Give the origin of this history, as the
-            error OriginChanged names it.
+        accepted_origin: Lets the run continue an archive that belongs to another history. Give the origin of the
+            history that is in the database now; the error OriginChanged names it.
         progress: Called after each changed day.
 
     Raises:
@@ -268,7 +268,7 @@ def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int
 
 
 def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the days before *until* in ranges, each with its first transaction to read. An archived day is a range."""
+    """Yield ranges of days before *until*: (first day, end, first transaction). Each archived day is its own range."""
     reached = 0
     for day, high in sorted(archived.items()):
         if day >= until:
@@ -284,8 +284,8 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
     """Return the files of the archive, after removing what dead runs left.
 
-    If the connection is to another history than the archive's, and *accepted* does not name it, raise OriginChanged and
-    remove nothing, since a lock in another database excludes no process that updates the archive.
+    Raise OriginChanged as :func:`check_origin` does for the archive's origin and *now*. In that case remove nothing,
+    since a lock in another database does not keep other processes from the archive.
     """
     found = {file.path: file for file in storage.archive_files()}
     covered = superseded(found)

@@ -85,8 +85,7 @@ _DAEMON = "pyspark.daemon"
 def freeze_modules() -> None:
     """Exclude imported modules from the garbage collection of a Spark worker; do nothing in other processes.
 
-    Spark collects garbage after each task, and visiting all objects of SQLAlchemy, pandas and this package would take
-    longer than reading 10,000 rows.
+    Spark collects garbage after each task. To visit all objects of these modules takes longer than to read 10,000 rows.
     """
     main = getattr(sys.modules["__main__"], "__spec__", None)
     if main is not None and main.name == _DAEMON and not gc.get_freeze_count():

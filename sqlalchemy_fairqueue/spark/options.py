@@ -115,7 +115,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
-    """Refuse a table of Spark's catalog. Spark adds a copy ``option.NAME`` of each option of such a table."""
+    """Raise BadOption if an option has a copy ``option.NAME``, which Spark adds only for a table of its catalog."""
     names = {name.lower() for name in given}
     if any(name.startswith(_COPY) and name.removeprefix(_COPY) in names for name in names):
         raise BadOption(
@@ -153,7 +153,7 @@ def option_name(name: str) -> str:
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """Return the message that a name is unknown, with the known name that was probably meant, or all known names."""
+    """Return a text that *what* *given* is unknown; it names a similar one of *names*, or all *names* and *others*."""
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
@@ -222,9 +222,9 @@ class ReadOptions(TargetOptions):
 
     Attributes:
         since: Earliest end of an attempt (ISO 8601, UTC by default), inclusive; *until* is exclusive.
-        starting_offsets: The offset after which to begin, as JSON, or ``earliest`` or, for streams, ``latest``.
-        ending_offsets: For reading once, the offset up to which to read, as JSON, or ``latest``: the last row below the
-            oldest open transaction. A read with *starting_offsets* alone ends there too.
+        starting_offsets: The offset after which to begin, as JSON; or ``earliest``; or, for streams, ``latest``.
+        ending_offsets: Not for streams. The offset up to which to read, as JSON, or ``latest``. A read up to ``latest``
+            ends before the oldest open transaction. If only *starting_offsets* is given, ``latest`` is the default.
     """
 
     table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"
@@ -319,9 +319,9 @@ def _instant(name: str, text: str | None, default: int) -> int:
 class WriteOptions(PolicyFields, TargetOptions):
     """Options of a write. The table of :doc:`/spark` says what each option is for.
 
-    The fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` are options too. They are the policy of channels that the
-    load creates, unless the queue has configured defaults or a default plan; give the same as in your
-    ``Queue(defaults=...)``.
+    The fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` are options too: the policy of channels that the load
+    creates. It counts only if the database has neither defaults nor a default plan for the queue. The load does not
+    know your ``Queue(defaults=...)``, so give the same policy here.
 
     Attributes:
         job_id: The id of the load: a second load with the same id enqueues nothing. Without an id, a repeated load

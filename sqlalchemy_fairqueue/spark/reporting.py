@@ -158,9 +158,9 @@ def replays(
 ) -> tuple[Replay, ...]:
     """Return the figures of each scenario, for a report that compares them with the history.
 
-    The first is a replay under the record's own policies, "as recorded, replayed"; its error against the record tells
-    how far the others can be trusted. The figures are those that a report on the result of :func:`replay` would have,
-    with fair shares by the scenario's policies. The history is read and shuffled once, and only figures come back.
+    An additional first result, "as recorded, replayed", is a replay under the record's own policies. How far it is from
+    the record tells how far the others can be trusted. Fair shares are by each scenario's policies; all other figures
+    are as in a report on the result of :func:`replay`. The history is read and shuffled once; only figures come back.
 
     Args:
         history: As for :func:`replay`.

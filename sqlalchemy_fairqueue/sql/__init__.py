@@ -7,7 +7,7 @@ tables of the version before, and ``vN/downgrade.sql`` undoes that. A released f
 always be put together, and no migration needs the models, which do change. ``blocks/`` has parts of DO blocks.
 
 This package writes the statements without asking a database, and other packages send them. Only :func:`find_drift` and
-the functions that it calls query a database, most of them by ``queries/``.
+the functions that it calls query a database; ``queries/`` has most of their queries.
 """
 
 from sqlalchemy_fairqueue.sql.catalog import Difference, assert_no_drift, find_drift

@@ -146,9 +146,9 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     """Find the changes that no migration made: differences from the installed version, sorted by kind and name.
 
     It compares functions, tables, what belongs to our tables (columns, indexes, constraints, triggers and rules), and
-    the schema of the staging tables. If the role may read the grants, and what holds them is unchanged, they are
-    compared with the privileges on the functions. If ``fq_version()`` is missing, the installation is compared with the
-    version that it resembles most.
+    the schema of the staging tables. If the connection's role may read the grants, the grants are compared with the
+    privileges on the functions, unless ``fq_grants()`` or the table ``fq_grant`` has drifted. If ``fq_version()`` is
+    missing, the installation is compared with the version that it resembles most.
 
     Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables. Your
     own objects count only if they have names of ours or belong to our tables; partitions of the history do not count.

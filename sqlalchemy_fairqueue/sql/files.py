@@ -73,8 +73,8 @@ def folder(version: int) -> Traversable:
 def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
-    Functions that roles or triggers call get the pinned settings, unless the file sets a search path itself. Other
-    functions run with the settings of their caller.
+    Functions that roles or triggers call get ``set`` clauses for the search_path and the planner, unless the file
+    sets a search_path itself. Other functions run with the settings of their caller.
     """
     texts: dict[str, str] = {}
     for step in range(1, checked_version(version) + 1):
@@ -126,7 +126,7 @@ def _signature(function: str, text: str) -> Signature:
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:
     """Return, for each table of a version, the statements that create the table and its indexes as they first were.
 
-    The statements of :func:`upgrade_step` change the tables of earlier versions.
+    A table of an earlier version also needs the statements of :func:`upgrade_step` for each later version.
     """
     steps = range(1, checked_version(version) + 1)
     return {name: made for step in steps for name, made in new_tables(step).items()}

@@ -1,7 +1,7 @@
 """Puts the target schema in place of ``fairqueue.`` in the files' SQL; writes SQL for the stages' schema, and guards.
 
 The schema None means the connection's default schema, which only the server knows: a statement is then wrapped in a DO
-block that puts ``current_schema()`` in when it runs, so that a script and a migration leave the same catalog behind.
+block that puts ``current_schema()`` in when it runs. So a script and a migration create the same objects.
 
 Staging tables of bulk loads have a schema of their own, since loaders would otherwise need the right to create in the
 schema of the queues, where they could add functions. Guards are DO blocks that raise if an operation is not possible,

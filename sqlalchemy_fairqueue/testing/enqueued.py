@@ -69,14 +69,13 @@ _FIELDS = tuple(field.name for field in fields(Enqueued) if field.name != "messa
 def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on it.
 
-    They come in the order of sending, the recorded ones last. The call sends and flushes nothing. For an async session,
-    await the call.
+    They come in the order of sending. The call sends and flushes nothing. For an async session, await the call.
 
     Args:
         queue: A queue; or a job, to get only its messages.
         wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            ordering_key, and for a job its arguments. A name that is both means the job's argument. A mapping matches
-            every mapping that contains its items. A payload goes through the codec first.
+            ordering_key, and for a job its arguments. An argument takes precedence over a field of the same name. A
+            mapping matches every mapping that contains its items. A payload goes through the codec first.
 
     Raises:
         InvalidArgument: *session* is no session, or *wanted* has an unknown name.

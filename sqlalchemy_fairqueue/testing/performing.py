@@ -78,9 +78,8 @@ def make_delivery(
 ) -> Delivery:
     """Return a delivery as a worker would pass it to a handler, without a message in the database.
 
-    Its lease ends in an hour; to settle or extend the delivery raises LeaseLost. The payload is encoded and decoded by
-    the queue's codec: with JSON a tuple becomes a list, as in production. Values that ``enqueue`` would refuse raise
-    the same errors.
+    Its lease ends in an hour; to settle or extend the delivery raises LeaseLost. The payload goes through the codec, so
+    that with JSON a tuple becomes a list. Values that ``enqueue`` would refuse raise the same errors.
 
     Args:
         max_attempts: Default: the queue's.
@@ -185,10 +184,10 @@ def perform(
         kind: "default" by default. Not for a job.
         session: For a handler that takes one. Nothing is committed, and nothing completed.
         context: For a handler that takes one. The handler then gets the delivery of this context, not one made of
-            *payload* and *message*. Default: nothing is cancelled or lost, and no time is over.
+            *payload* and *message*. Default: nothing is cancelled, lost, stopping or timed out.
         resources: What on_start functions would return, by the resource's name. The functions are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others;
-            also the arguments of a job. A name that is both, such as payload or kind, means the job's argument.
+            also the arguments of a job, which take precedence over fields of the same name, such as payload.
 
     Returns:
         The Outcome that the handler returned, raised, or asked for by ``context.retry``, ``release`` or ``bury``; None:
@@ -235,15 +234,15 @@ def drain(
     """Perform what the session has enqueued, and what handlers then enqueue, in the session's open transaction.
 
     Return what was performed, in order. Everything happens on the session's own connection, and nothing is committed,
-    so a test that rolls back leaves nothing behind. Handlers that take a session get this one. Each call runs in a
+    so a test that rolls back leaves nothing behind. Handlers that take a session get this one. Each handler runs in a
     savepoint, which a raised Outcome rolls back. Messages that others have committed are performed too, in turn. A
-    group's follow-up is performed after its members. A message that is retried without a delay waits as long as its
-    policy allows (a worker chooses a random wait). A message that is released without a delay waits an hour; otherwise
-    the call would perform it again and again.
+    group's follow-up is performed after its members.
 
-    Messages that are due later, or that a rate holds back, stay without an error. To remove a channel's rate in the
-    test, use ``queue.configure_channel(session, channel, rate=None)``. If you removed a queue's rate, deliveries would
-    stop until the commit. Set a high one instead: ``queue.configure(session, rate="1000000/s, burst 1000000")``.
+    Messages that are due later, or that a rate holds back, stay without an error. A message that is retried without a
+    delay is due after the longest wait of its RetryPolicy for that attempt (a worker chooses a random wait). A message
+    that is released without a delay is due after an hour. To remove a channel's rate in the test, use
+    ``queue.configure_channel(session, channel, rate=None)``. Do not remove the rate of the queue, since this stops its
+    deliveries until the commit. Raise it instead: ``queue.configure(session, rate="1000000/s, burst 1000000")``.
 
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession, await

@@ -144,7 +144,7 @@ def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
 
 @pytest.fixture
 def fairqueue_clock(request: pytest.FixtureRequest) -> Iterator[DatabaseClock]:
-    """Clock of the test's database; ``fairqueue_clock.advance(timedelta(minutes=5))`` moves it forward."""
+    """Clock of the database that the test uses; ``fairqueue_clock.advance(timedelta(minutes=5))`` moves it forward."""
     shared = _SHARED in request.fixturenames
     engine: Any = request.getfixturevalue("fairqueue_shared_engine" if shared else _OWN)
     clock = DatabaseClock(engine)

@@ -58,7 +58,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue, except limits. The target's policy completes the queue's first ``defaults``."""
+    """Change settings of a queue, except limits. The first change of ``defaults`` starts from ``target.policy``."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -208,7 +208,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Stop dequeues of queues that get a limit, and lock the states of changed channels, which some changes create."""
+    """Stop dequeues of queues that get a limit. Lock channels that change; create a missing one if ``makes`` is set."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_lock_queue", "stop", deliveries=True).rows(share.link.connection)
@@ -229,7 +229,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 
 
 def leased_messages(share: Share) -> list[int]:
-    """Return the leased messages that new limits count and lock; after :func:`lock_channels`, no more are leased."""
+    """Return the ids of leased messages that new limits count. Call :func:`lock_channels` before, to stop dequeues."""
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
     found: list[int] = []

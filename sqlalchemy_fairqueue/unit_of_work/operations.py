@@ -83,7 +83,7 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement, what to do with its rows, and what to raise if it prevented the COMMIT with which it travelled."""
+    """A statement, what to do with its rows, and what to raise if it was sent together with the COMMIT and failed."""
 
     call: Call
     finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []
@@ -114,7 +114,8 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    If *cost* is None, the cost stays as charged. *charged*: milliseconds charged while the handler ran, or None.
+    *cost* is the actual cost; if None, the charge of the delivery stays. *charged* is that charge in milliseconds if a
+    worker has raised it while the handler ran, otherwise None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -198,7 +199,7 @@ def _fill_cancel(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
     """Return the steps that settle the deliveries of a queue. They raise LeaseLost if a delivery is lost.
 
-    *refusing* is for steps that travel with the COMMIT: their statements fail in the database if a delivery is lost.
+    *refusing* is for steps that are sent together with the COMMIT: a statement then fails if a delivery is lost.
     """
     by_verb: dict[Verb, list[Settle]] = {}
     for one in share.phases.get(SETTLEMENTS, ()):
@@ -369,7 +370,7 @@ class Members:
             raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that adds members to a group's count; its value is joined, lost, cancelled or stranger."""
+        """Return the call that counts new members: "joined", "lost", "cancelled", or "stranger" (may not add any)."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
@@ -399,10 +400,10 @@ def enqueue_steps(
     """Return the steps that create groups and add messages; they raise as ``Queue.enqueue`` does.
 
     Args:
-        leased: Messages of the queue that the transaction locks afterwards, besides those that it settles or cancels.
-            If the enqueue may lock messages too (replace, coalesce), it locks all of them in one order.
-        cancelled: From :func:`cancelled_messages`. Later enqueues under keys of the messages raise DuplicateMessage.
-        refusing: Whether the steps travel with the COMMIT; the statement then fails where Python would raise.
+        leased: Ids of messages that the transaction locks later, besides those that it settles or cancels. An enqueue
+            that may lock messages itself (replace, coalesce) locks all of these messages at once, ordered by id.
+        cancelled: From :func:`cancelled_messages`. To reuse a key after its message's cancel raises DuplicateMessage.
+        refusing: Whether the steps are sent together with the COMMIT; a statement then fails where Python would raise.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)

@@ -146,14 +146,14 @@ class Work:
         """Send all operations in lock order. Return the updates of receipts; call them when the outcome is certain.
 
         If the work goes to several databases, their queues are locked in one common order too, since no database sees a
-        deadlock that spans two of them. *committing*: a connection whose COMMIT follows; the work may travel with it.
+        deadlock that spans two of them. *committing*: a connection whose COMMIT follows and may be sent with the work.
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
-            DuplicateMessage: Another message has the key of an enqueue, and *on_duplicate* is "raise"; or, whatever
-                that is, this work cancels the message which has the key.
-            ChannelFull: The channel of an enqueue is full, and *on_full* is "raise". After either of the two, roll
-                back, unless this was the only operation and *committing* is None: then nothing was added.
+            DuplicateMessage: Another message has the key of an enqueue, and *on_duplicate* is "raise" or this work
+                cancels that message. If this was the only operation and *committing* is None, nothing was added;
+                otherwise roll back.
+            ChannelFull: The channel of an enqueue is full, and *on_full* is "raise". Roll back as for DuplicateMessage.
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())
@@ -175,7 +175,7 @@ class Work:
         return self._sent(shares, groups) if updates is None else updates
 
     def _sent(self, shares: Sequence[Share], groups: Mapping[Share, Members]) -> list[ReceiptUpdate]:
-        """Send the steps in lock order; each step is done for all queues before the next step begins."""
+        """Send the work in lock order: each part of it for all queues before the next part."""
         phases = set(chain.from_iterable(share.phases for share in shares))
         holds = len(self.operations) > 1 and not phases.isdisjoint(_CONFIGURING)
         updates: list[ReceiptUpdate] = []
@@ -247,7 +247,7 @@ def _committed(
 def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
     """Send operations in a connection's transaction, as :meth:`Work.send` does.
 
-    *last* says that only the COMMIT follows, so that the operations may travel with it. The caller commits in any case.
+    *last* says that only the COMMIT follows; it may be sent with the operations. Call ``commit()`` afterwards anyway.
     """
     work = Work(lambda _: connection)
     work.add(operations)

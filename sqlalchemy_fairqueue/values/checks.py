@@ -58,7 +58,7 @@ def check_page(what: str, last: object, kind: type) -> None:
 
 
 def checked_position(after: object, filters: str, *bounds: range) -> tuple[int, ...]:
-    """Return the numbers in *after*, which is ``page.next`` of the previous page; each must be within its bounds."""
+    """Return the numbers in *after*, a ``page.next``; each must be in its range. The error says to repeat *filters*."""
     words = after.split(".") if isinstance(after, str) else []
     try:
         numbers = tuple(map(int, words))

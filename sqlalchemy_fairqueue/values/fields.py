@@ -174,7 +174,7 @@ class Definition(ABC):
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
         holds: When a change begins to apply, in words.
-        refuses: Whether the field can keep new messages out. The history lacks these, so a replay refuses the field.
+        refuses: Whether the field can keep messages out. The history lacks such messages, so replays ban the field.
     """
 
     help: str = ""
@@ -191,7 +191,7 @@ class Definition(ABC):
         return None if value is None and self.none is not None else self._checked(name, value)
 
     def parsed(self, text: str) -> Any:
-        """Parse a value that people write; ``none`` is None if the field allows it. A bad text raises ValueError."""
+        """Parse a text that people write. "none" means None, if the field may be None. A bad text raises ValueError."""
         words = text.strip()
         if self.none is not None and words.lower() == "none":
             return None

@@ -56,16 +56,16 @@ class Enqueue:
             message. "raise": DuplicateMessage is raised, on a session by the COMMIT. "replace": the other message keeps
             its id, enqueued_at and group, and takes everything else from the new message; its attempts start from zero.
             With a delay this is a debounce. If the other message is leased, it loses the key instead, and the new
-            message is added.
+            message is added. A unique_for changes this.
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
             such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
             settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
             outlives this period keeps the key until it ends. None: as long as the message lives. Once the message has
-            ended, the key is taken only for new messages that have a unique_for too. The receipt of "skip" and the
-            error of "raise" name the message that began the period, even if it has ended. "replace" rewrites that
-            message while it waits, and begins the period anew; once the message is leased or has ended, the new one is
-            a duplicate until the period is over.
+            ended, only new messages that have a unique_for too find the key taken. The receipt of "skip" and the error
+            of "raise" name the message that began the period, even if it has ended. If a new message has "replace" and
+            a unique_for, it rewrites that message, if that message waits, and begins the period anew. If that message
+            is leased or has ended, nothing is added while the period lasts; the outcome is "duplicate".
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A message that waits for a retry holds the next
@@ -176,8 +176,8 @@ class Receipt:
             duplicate: the message that has the key; with ``unique_for`` that message may have ended.
         created: Whether a message was added.
         outcome: "created"; "duplicate" if the key was taken; "replaced" if the message that has the key was rewritten;
-            "coalesced" if another message of the ordering key, *message_id*, waits; "dropped" if the channel was full
-            and its policy says "drop".
+            "coalesced" if nothing was added because another message of the ordering key waits, whose id is
+            *message_id*; "dropped" if the channel was full and its policy says "drop".
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -336,7 +336,7 @@ class Delivery:
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
-        settled: How this process has settled it, such as ["complete"]; on a session it is set after the commit.
+        settled: Empty until this process has settled it, on a session until the commit; then the verb: ["complete"].
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether the queue kept results at the delivery; otherwise a completion stores none.
 

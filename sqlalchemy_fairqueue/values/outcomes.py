@@ -190,7 +190,7 @@ class RetryPolicy:
                     )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """Return the wait after the attempt with this number, from 1; *chance* returns a number from 0 to 1.
+        """Return the wait after this attempt, from 1. *chance* returns a number from 0 (longest wait) to 1 (shortest).
 
         Example:
             >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2)

@@ -42,18 +42,18 @@ UNSET: Final = Unset.UNSET
 # Without slots, since ChannelStats has this and another base, and only one of the two may have slots.
 @dataclass(frozen=True, kw_only=True)
 class PolicyFields:
-    """The fields of a policy, defined once. All code that checks, sets, stores or shows policies reads them here."""
+    """The fields of a policy, for all code that checks, sets, stores or shows them. ChannelPolicy tells exceptions."""
 
     max_concurrency: int | None = Count(
-        help="Most messages of a channel that consumers hold at once, exactly.", none="no limit", holds=_NEXT_DEQUEUE
+        help="The most leased messages of a channel at once, kept exactly.", none="no limit", holds=_NEXT_DEQUEUE
     ).field(None)
     max_cost_out: int | None = Count(
-        help="Most that the messages of a channel that consumers hold cost together, exactly.",
+        help="The most that a channel's leased messages cost together. A message that costs more goes alone.",
         none="no limit",
         holds=_NEXT_DEQUEUE,
     ).field(None)
     rate: Rate | None = RateOf(
-        help="Most messages, or most cost, of a channel in a time: 10/s, '50/s, burst 10', 1000/min of cost.",
+        help="The most messages, or the most cost, of a channel in a time: 10/s, '50/s, burst 10', 1000/min of cost.",
         none="no rate",
         holds=_NEXT_DEQUEUE,
     ).field(None)
@@ -61,7 +61,7 @@ class PolicyFields:
         most=10_000, help="The channel's share beside others: 3 gets three times that of 1.", holds=_NEXT_DEQUEUE
     ).field(1)
     max_backlog: int | None = Count(
-        help="Most messages of a channel that wait, approximately.", none="no bound", refuses=True
+        help="The most undelivered messages of a channel, approximately.", none="no bound", refuses=True
     ).field(None)
     on_full: OnFull = Choice(
         words=("raise", "drop"), help="What an enqueue beyond max_backlog does: raise ChannelFull, or drop the message."

@@ -41,7 +41,7 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """No message of the queue is leased. What waits needs only a dequeue by a worker that has a handler for it."""
+    """No message of the queue is leased. The waiting message needs only a dequeue by a worker with a handler for it."""
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -178,8 +178,7 @@ class LeftoverReason:
 class Leftovers:
     """The messages that a drained worker leaves in a queue, and why they wait.
 
-    ``str`` writes a line for the queue and one for each reason, the most frequent first. Reasons are read from at most
-    1,000 channels.
+    ``str`` writes a line for the queue and one for each reason, most frequent first. At most 1,000 channels are read.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
@@ -387,15 +386,16 @@ class ChannelDemand:
 class ChannelStats(PolicyFields, ChannelDemand):
     """The state of a channel at the time of the call.
 
-    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Fields without
-    a description there or here mean what they mean in :class:`QueueStats`, for one channel.
+    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Descriptions
+    here take precedence. Fields without any description mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
         paused: Ready messages that a pause of the channel or the queue holds back.
         backlog: All undelivered messages: the ready, scheduled and held ones.
         overridden: The fields of its policy that were configured for this channel alone.
-        served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
+        served_cost: The cost of its attempts that ended since *served_since*, even if the queue shares by messages.
+            None: the queue records no history.
         problem: Why a dequeue paused the channel: a message can neither be delivered nor become a dead letter, or the
             state of the channel cannot be updated.
 
@@ -785,7 +785,7 @@ HANDLER_BOUNDS = tuple(
     timedelta(milliseconds=milliseconds)
     for milliseconds in (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 )
-"""The bounds between the buckets of :attr:`HandlerTimes.counts`; the first bucket lies below all of them."""
+"""The times that separate the :attr:`HandlerTimes.counts`; the first count is of attempts below 1 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -816,7 +816,8 @@ class TrendPoint:
 class HandlerTimes:
     """How long handlers of a kind took, from the delivery to the end of the attempt.
 
-    ``counts`` are the completed, retried and buried attempts by time: below 1 ms, from 1 to 3 ms, and so on.
+    ``counts`` are the completed, retried and buried attempts by time: below 1 ms, 1 to 3 ms, 3 to 10 ms, 10 to 30 ms
+    and so on. The last count is of attempts that took 1,000 s or more.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -836,7 +837,7 @@ class HandlerTimes:
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:
-        """Return the least bound below which this part (0 to 1) of the attempts lies; None if no bound is so great."""
+        """Return the time below which the fastest part (0.5: half) of the attempts stayed, at most 1,000 s, or None."""
         below = 0
         for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
             below += count
@@ -852,8 +853,8 @@ class Trend:
     Attributes:
         channel: None: the trend is of the whole queue.
         points: One for each step, the oldest first.
-        handlers: How long handlers took in those attempts that are among the last 10,000 of all queues. The kinds with
-            the most attempts come first.
+        handlers: How long handlers took, one entry for each kind, those with the most attempts first. Only attempts
+            that are among the last 10,000 of all queues count.
 
     Example:
         >>> trend = queue.admin.trend(engine, over=timedelta(days=1))

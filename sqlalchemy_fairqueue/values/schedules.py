@@ -126,10 +126,11 @@ Timing: TypeAlias = CronTiming | IntervalTiming
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work of a schedule that is due now.
+    """The slots of a schedule to run now; not a plan of channels. Times are in microseconds since the epoch.
 
     Attributes:
         until: All slots up to this time are done once *slots* have been run.
+        next: The first slot after *until*; None if there is none within 50 years.
         more: Whether further slots may be due already.
     """
 

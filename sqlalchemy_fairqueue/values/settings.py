@@ -122,26 +122,29 @@ class PolicyOf(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue. Unless a value is given, it is that of a queue that was never configured."""
+    """The settings of a queue, which ``Queue.configure`` describes; by default those of a queue never configured."""
 
     defaults: ChannelPolicy | None = PolicyOf(
-        help="The policy that new channels start with.", none="the one that their first enqueue brings"
+        help="The policy that new channels start with.",
+        none="that of the Queue object whose enqueue creates the channel",
     ).field(None)
     max_concurrency: int | None = Count(
-        help="Most messages of the whole queue that consumers hold at once, exactly.", none="no limit"
+        help="The most leased messages of the queue at once, kept exactly.", none="no limit"
     ).field(None)
     max_cost_out: int | None = Count(
-        help="Most that the messages of the whole queue that consumers hold cost together, exactly.", none="no limit"
+        help="The most that the leased messages of the queue cost together. A message that costs more goes alone.",
+        none="no limit",
     ).field(None)
     rate: Rate | None = RateOf(
-        help="Most messages, or most cost, of the whole queue in a time: 10/s, 100000/min of cost.", none="no rate"
+        help="The most messages, or the most cost, of the queue in a time: 10/s, 100000/min of cost.",
+        none="no rate",
     ).field(None)
     limits: Sequence[str] = Names(
         help="The shared limits that the queue draws from, beside its own.", none="none"
     ).field(())
     fair_by: FairBy = Choice(
         words=("messages", "cost", "seconds"),
-        help="What channels get equal parts of, by weight: messages, cost or seconds.",
+        help="What is shared among the channels by their weights: messages, cost or seconds.",
     ).field("messages")
     history: bool = Flag(help="Record every attempt.", holds=_DEQUEUES).field(False)
     history_retention: timedelta | None = Duration(

@@ -3,24 +3,24 @@
 Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
 all else is the same for both. ``runtime`` creates the parts once for each start; ``timings`` holds most durations.
 
-Most threads have their own connection (``connection``), which does not come from the engine's pool. The first three
-threads and ``<name>-limits`` are Loopers (``threads``): they call duties, also after failures. A round is work that is
-too long for a duty. Each of the four threads that run rounds ends with its round.
+A name like ``-fetch`` follows the worker's name. Most threads have their own connection (``connection``), which does
+not come from the engine's pool. The first three threads and ``-limits`` are Loopers (``threads``), which call duties
+again and again, even after a duty has failed. A round is work that is too long for a duty; its thread ends with it.
 
 ==================== ==================================================================================================
-``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and fills the
+``-fetch``           ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and fills the
                      executor's buffer. It registers waits (``wakeups``).
-``<name>-settle``    ``settler``: settles what handlers finished, in batches.
-``<name>-heartbeat`` ``duties``: extends leases, hears signals of queues whose polls are overdue, and charges channels
+``-settle``          ``settler``: settles what handlers finished, in batches.
+``-heartbeat``       ``duties``: extends leases, hears signals of queues whose polls are overdue, and charges channels
                      for running handlers. It also cuts stuck calls of the fetcher and the settler, looks for requests
                      to stop, and starts rounds.
-``<name>-schedules`` ``duties``: a round that runs the due slots of schedules.
-``<name>-groups``    ``duties``: a round that folds notes into the counts of groups, and enqueues follow-ups.
+``-schedules``       ``duties``: a round that runs the due slots of schedules.
+``-groups``          ``duties``: a round that folds notes into the counts of groups, and enqueues follow-ups.
 ``-housekeeping``    ``duties``: a round that makes and drops partitions of the history, and deletes what is old.
-``<name>-samples``   ``duties``: a round that records the figures of queues.
-``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
+``-samples``         ``duties``: a round that records the figures of queues.
+``-limits``          ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
-handlers             ``executor``: ``<name>-handler-<n>`` threads, or tasks of the application's event loop, on the
+handlers             ``executor``: threads ``-handler-<n>``, or tasks of the application's event loop, on the
                      connections of their sessions. For a handler with ``isolation="process"`` the thread waits for a
                      process of ``child_processes``.
 fairqueue-listener   ``wakeups``: one for each process and database, shared by all workers of the process.
@@ -30,7 +30,7 @@ State that several threads share, and who writes it:
 
 * ``ServedQueue`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
   extends and loses leases. A lease also ends by the worker's own clock. A lease once reported lost stays lost.
-* The buffer: the fetcher adds; handlers take, and the fetcher and a stop take what they give back.
+* The buffer: the fetcher adds deliveries, and handlers take them. The fetcher or a stop may take some, to release them.
 * ``Executor.running``: the handler, its time limit and a stop may each try to settle a delivery. Whichever removes the
   delivery from ``running`` settles it.
 * The settler's deque: any thread appends, the settler takes.

@@ -115,7 +115,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
 
 
 def _sent(value: Any) -> _Sent:
-    """Pickle what a handler returned or raised. Add a substitute that needs none of the handler's modules."""
+    """Pickle what a handler returned or raised, and add a substitute, in case the worker cannot unpickle the value."""
     pickled, problem = b"", "the worker cannot unpickle it"
     try:
         pickled = pickle.dumps(value)
@@ -333,7 +333,10 @@ class ChildProcesses:
         child.reap(self._options.timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
-        """Return a child's answer. Raise as ``held.check``; WorkerError after *until*; EOFError, OSError at its end."""
+        """Return a child's next message. Raise EOFError or OSError if the child has ended.
+
+        While waiting, raise what ``held.check`` raises. Raise WorkerError from *until* on; None means no limit.
+        """
         while True:
             held.check()
             if held.stopping:

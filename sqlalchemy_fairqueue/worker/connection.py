@@ -59,7 +59,7 @@ class ConnectionOptions:
     """What a dedicated connection needs: the engine that it imitates, the limits of its calls, the clock.
 
     Attributes:
-        listen: False behind a transaction pooler, which would lose settings of the session.
+        listen: Whether the connection may LISTEN and keep settings. Behind a transaction pooler, both would be lost.
     """
 
     engine: Engine | AsyncEngine
@@ -104,9 +104,9 @@ class DedicatedConnection:
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
-        But *work* is a single transaction if event listeners of the engine set up each transaction, or if the default
-        isolation is not READ COMMITTED. If *work* takes longer than *within* seconds (default: the connection's own
-        limit), the connection is cut.
+        In two cases *work* is one READ COMMITTED transaction: if the default isolation is another, or if listeners of
+        the engine (``begin``, ``engine_connect``) set up transactions. If *work* takes longer than *within* seconds
+        (default: the connection's own limit), the connection is cut.
         """
         if self._has_ended():
             self.close()
@@ -211,7 +211,7 @@ class DedicatedConnection:
                         own.setsockopt(level, option, value)
 
     def _has_ended(self) -> bool:
-        """Return whether the connection has ended, or the server sent something, as it does before it ends one."""
+        """Return whether the connection has ended, or has unread data, as when the server is about to end it."""
         if self._socket is None:
             return False
         try:

@@ -297,7 +297,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """If a round runs or *finished* is outdated, return False. Otherwise begin no more rounds and return True."""
+        """End the rounds and return True; but return False if a round runs or ``finished`` is no longer *finished*."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False

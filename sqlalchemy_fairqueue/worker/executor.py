@@ -486,7 +486,7 @@ class TaskExecutor(Executor):
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
         """Return whether a task was cancelled from outside the worker, as when its loop ends.
 
-        Return False if ten deliveries of the message have not counted as attempts, so that this one counts.
+        After ten deliveries of the message that did not count as attempts, return False, so that this delivery counts.
         """
         uncounted = held.delivery.deliveries - held.delivery.attempt
         was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted

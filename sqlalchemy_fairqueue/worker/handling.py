@@ -78,10 +78,10 @@ class RemoteError(Exception):
 
 
 def returned_outcome(result: object) -> Outcome | None:
-    """Return the outcome that a handler returned; None for any other value. For an outcome class, return an instance.
+    """Return the Retry, Release or Bury that a handler returned; None for a value that is no outcome.
 
-    Raise WorkerError for a generator or an awaitable, since no work was done, and for outcomes in a list. Raise
-    TypeError for an outcome class that needs an argument. An Outcome other than Retry, Release and Bury is raised.
+    For an outcome class, return an instance; raise TypeError if it needs an argument. Raise any other Outcome itself.
+    Raise WorkerError for outcomes in a list, and for a generator or an awaitable, since no work was done.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
@@ -154,7 +154,7 @@ def classes_of(error: BaseException) -> tuple[str, ...]:
 
 
 def is_circumstance(error: BaseException) -> bool:
-    """Return whether circumstances caused the exception, not the handler, so that ``retry_on`` does not apply."""
+    """Return whether to retry the exception even if ``retry_on`` lacks it, as for a timeout or a lost connection."""
     if isinstance(error, RemoteError):
         return error.circumstance
     return isinstance(error, _CIRCUMSTANCES) or is_away(error) or is_serialization_failure(error)
@@ -177,7 +177,7 @@ def _bury_reason(error: BaseException) -> str:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind or payload unknown to this worker: first a release, later a failed attempt."""
+    """Return a release for a kind, or a job's argument, that is unknown here; after 15 releases, a failed attempt."""
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
         return Decision(Verb.RELEASE, policy.delay(uncounted + 1))

@@ -139,7 +139,7 @@ class WorkerLease(Lease):
         return next((held for held in known if (held.delivery.message_id, held.delivery.deliveries) == token), None)
 
     def __reduce__(self) -> tuple[type[Lease], tuple[object, ...]]:
-        """Unpickle as a plain lease, since another process knows nothing of this one."""
+        """Pickle as a plain lease, since another process has no access to this worker's state."""
         return Lease, (self.id, self.consumer, self.expires_at)
 
 
@@ -390,11 +390,11 @@ class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
     Without turns in the buffer, messages of a later dequeue would wait behind all earlier ones, even behind many of one
-    tenant. So each message gets a virtual time: the present one, or one more than the time of its channel's last
-    message if that is later. The message with the earliest time begins first. Virtual time then advances by at least
-    1/(n+1) if n messages still wait, so new channels cannot overtake waiting ones for ever.
-
-    Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
+    tenant. So the buffer has a virtual time of its own. A message that is added gets the present virtual time or, if
+    that is later, one more than the time of its channel's last message. The message with the earliest time begins
+    first. Virtual time then advances to the time of that message, and by at least 1/(n+1) if n messages still wait, so
+    that new channels cannot overtake waiting ones for ever. Source: start-time fair queueing (Goyal, Vin, Cheng 1996),
+    with messages of one size.
     """
 
     def __init__(self) -> None:

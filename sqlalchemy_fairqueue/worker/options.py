@@ -59,7 +59,7 @@ class WorkerOptions(ConnectionOptions):
 
     Attributes:
         session_factory: Creates the sessions of async functions.
-        sync_session_factory: Creates the sessions of plain functions; the ``session_factory`` of a Worker.
+        sync_session_factory: Creates the sessions of plain functions. It is a Worker's argument ``session_factory``.
         drain: Whether the worker ends once it is drained. If so, it runs only slots that are due at its start.
         references: The command line's options that name each queue, for the log. The keys are schema and queue.
     """
@@ -114,11 +114,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """The lease that a dequeue asks for, half of ``lease``.
-
-        A dequeue can use the worker's last lease again if that lease lives for at least this time from now. It usually
-        does, since each heartbeat extends it to the whole of ``lease``.
-        """
+        """Half of ``lease``, which a dequeue asks for, so that it can usually use the worker's last lease again."""
         return self.lease / 2
 
     @property

@@ -48,7 +48,7 @@ class Health:
     Attributes:
         alive: False if the worker cannot recover by itself; then restart its process.
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
-            database answers and takes writes. It has two seconds each to connect, to prepare and to answer.
+            database answers and takes writes. The connection, its setup and the answer may take two seconds each.
         problems: Why it is not alive or not ready.
 
     Example:
@@ -141,7 +141,7 @@ class Lifespan:
                     self._stops.push_async_callback(self._finish, queue, one)
 
     async def stop(self) -> None:
-        """Call on_stop functions, then finish generators, in reverse order. Call this in the task that called start."""
+        """Call on_stop functions, then finish generators, both in reverse order. Call this in the task of the start."""
         await self._stops.aclose()
         await self._open.aclose()
 
@@ -201,7 +201,7 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class Runtime:
-    """The parts of one worker. It calls *stop*, which must not wait, when an operator asks for a stop."""
+    """The parts of one worker. They call the argument *stop* when an operator asks for a stop; *stop* must not wait."""
 
     def __init__(self, options: WorkerOptions, executor: type[Executor], stop: Callable[[Runtime], None]) -> None:
         self._options = options
@@ -308,7 +308,7 @@ class Runtime:
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
-        """Release *given_up*, which handlers did not finish in *after* seconds, settle the rest, and stop threads."""
+        """Release *given_up*, settle the rest, and stop threads. The log shows *after*, the seconds handlers had."""
         if given_up:
             self._options.log.warning(
                 "stops with %d handler(s) still at work after %.1f s, and gives back messages %s",

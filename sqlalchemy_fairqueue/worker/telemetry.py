@@ -32,7 +32,7 @@ ATTEMPTS = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The last value in a bucket, with the channel of its message; *at* is in seconds since the epoch."""
+    """The latest value in a bucket, with the channel of its message; *at* is in seconds since the epoch."""
 
     value: float
     channel: str
@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The count of the values up to *bound*. *example* is the last of them that no smaller bucket counts, or None."""
+    """The count of all values up to *bound*. *example* is the latest value above the previous bound, or None."""
 
     bound: float
     count: int

@@ -88,6 +88,7 @@ class Looper:
     """A thread of a worker that calls duties until it is stopped. A duty that raises is called again after its backoff.
 
     Args:
+        word: The end of the thread's name: ``"fetch"`` for ``<name>-fetch``.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
         event: Setting it makes all duties due; a failed duty waits for its backoff, unless the thread stops.
         cap: Most seconds between a failure and the next call.
@@ -129,7 +130,7 @@ class Looper:
             join(self.thread, lambda: until + self.options.timings.leave_thread - self.options.clock())
 
     def wake_by(self, at: float) -> None:
-        """Make all duties due now if none is due by *at*. Any thread may call it."""
+        """If the thread would sleep beyond *at*, make all duties due now, and wake it. Any thread may call this."""
         if at < self._next_at:
             self.event.set()
 
@@ -194,8 +195,8 @@ async def in_thread(work: Callable[[], T]) -> T:
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
-    A supervisor may signal a process and then its whole group, so one stop may come as two signals. So further signals
-    are ignored for *grace* seconds after the first. The end of the last such block puts the program's handlers back.
+    A supervisor may send one stop as two signals, to a process and to its group. So signals within *grace* seconds of
+    the first (not the worker's grace) are ignored. The end of the last such block puts the program's handlers back.
 
     Raises:
         InvalidArgument: This is not the main thread.

@@ -43,10 +43,10 @@ class Timings:
         unanswered_after: Time from an unanswered dequeue to the first lookup of what it took.
         poll_soon: Time to the next poll after one that gave less than it asked for, if no wait is registered.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
-        poll_locked: Half of this is the longest pause after a poll that gave nothing although a message is due. A
-            message that is due within this time keeps a drain from ending.
-        poll_drift: A waiting worker polls again after this multiple of its wait so far, since a transaction that began
-            before the wait wakes nobody and may have committed meanwhile.
+        poll_locked: While polls give nothing although a message is due, at least two polls begin within this time. A
+            drain does not end while a message is due within this time.
+        poll_drift: Each poll during a wait is followed by another after this multiple of the wait so far, or after the
+            poll interval if that is shorter, since a transaction that began before the wait wakes nobody.
         longest_wait: The longest time for which a wait is registered; a dead worker's wait ends by then.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
@@ -55,7 +55,8 @@ class Timings:
             loop that was asked to take from the buffer, and has not done so for this long, counts as blocked.
         longest_sleep: A thread without other work looks again after this long.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
-        may_hold_slot: A delivery that was taken longer ago than this may hold a slot that the worker does not know of.
+        may_hold_slot: The worker polls after it settles a delivery that was taken longer ago than this, since the
+            message may have held a slot of a limit that was set after the dequeue.
         stop_settling: How long a stop waits for the settler to end, before it cuts the settler's call.
         leave_thread: How long a stop waits for the thread of time limits, and for a thread whose call it has cut.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period, and for the
@@ -198,10 +199,7 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether to register a wait before the next poll.
-
-        It is so if the last poll gave nothing, few messages come, and no registered wait outlasts the next interval.
-        """
+        """Return whether to register a wait: a poll gave nothing, few messages come, and no wait lasts an interval."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:
@@ -269,7 +267,7 @@ class PollSchedule:
         return self._lately * exp((self._lately_at - now) / _LATELY)
 
     def _until_woken(self, now: float, otherwise: float) -> float:
-        """Return how many seconds to rely on being woken; *otherwise* if no wait is registered."""
+        """Return how many seconds the worker relies on being woken; if no wait is registered, return *otherwise*."""
         if self.waiting_until <= now:
             return otherwise
         return min(

@@ -187,7 +187,8 @@ class Worker(Front):
         busy channels takes some tens of milliseconds. The result has an entry for each queue that holds messages.
 
         Raises:
-            NotGranted: The role's grants are for other queues.
+            NotGranted: The role has these grants only for other queues, or only for some channels.
+            DBAPIError: The role has neither grant.
 
         Example:
             >>> @queue.handler
@@ -333,7 +334,7 @@ class AsyncWorker(Front):
         session_factory: Creates the AsyncSessions of async functions. Default: as for :class:`Worker`, from an
             async_sessionmaker.
         worker_engine: Creates the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
-            *engine*, which then must connect in any event loop.
+            *engine*. Give one if *engine* connects in one event loop only, for example by an ``async_creator``.
         sync_session_factory: Creates the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to
             the same database. It has no default, since the worker cannot know the arguments of such an engine.
 

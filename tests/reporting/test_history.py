@@ -60,7 +60,7 @@ def test_it_is_narrowed_by_queue_and_time(database: Database, engine: Engine) ->
     assert len(read_history(engine, since=NOON + timedelta(minutes=1)).attempts) == 7
     with pytest.raises(HistoryEmpty, match="has no attempts"):
         read_history(engine, queue="nothing")
-    with pytest.raises(ValueError, match="no time zone"):
+    with pytest.raises(InvalidArgument, match="no time zone"):
         read_history(engine, since=NOON.replace(tzinfo=None))
     assert len(read_history(engine, most=12).attempts) == 12
     with pytest.raises(HistoryTooLong, match="more than 11 attempts; narrow it"):

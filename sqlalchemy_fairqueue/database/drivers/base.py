@@ -27,7 +27,7 @@ _COMMITS_NOTIFY = (
 def set_options(connection: Connection, **options: Any) -> Connection:
     """Set options of a connection, or end the connection if that fails or is interrupted.
 
-    The connection may have the new isolation by then; SQLAlchemy would not know that, and not reset it for the pool.
+    A failed call may leave an isolation level that SQLAlchemy does not know of, and so would not reset for the pool.
     """
     try:
         return connection.execution_options(**options)
@@ -93,15 +93,9 @@ class Driver(ABC):
         """Send statements by the driver's connection, without SQLAlchemy's cursors but with the same effects.
 
         With *commit*, a COMMIT travels with the statements; ask :meth:`can_commit_with` before. Without it, give one
-        statement, which the server commits by itself.
-
-        Args:
-            statements: Each with its parameters in order, encoded by :attr:`encoders`.
-            rows: As for :meth:`commit_with`.
-            as_bytes: As for :meth:`bytes_results`.
-
-        Returns:
-            False if nothing was sent and SQLAlchemy has to send it.
+        statement, which the server commits by itself. Each statement has its parameters in order, encoded by
+        :attr:`encoders`. *rows* are as for :meth:`commit_with`, and *as_bytes* is as for :meth:`bytes_results`. Return
+        False if nothing was sent, so that SQLAlchemy has to send it.
         """
         return False
 

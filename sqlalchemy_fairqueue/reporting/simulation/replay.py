@@ -163,22 +163,20 @@ class Capacity:
 def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity:
     """Estimate how many messages the workers of a history handle at once while they have enough to do.
 
-    The estimate is the mean number of leased messages, weighted by time, over the stretches of backlog. By Little's law
-    (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961), this mean divided by the mean duration is the
-    number of messages that the workers did a second.
+    The estimate is the mean number of leased messages, weighted by time, over all stretches of backlog. A stretch of
+    backlog is a time in which at least as many messages wait as were ever leased at once. If fewer messages wait,
+    workers may be idle because a dequeue takes a while. By Little's law (J. D. C. Little, A proof for the queuing
+    formula L = lambda W, 1961), the mean number divided by the mean duration is how many messages they did a second.
 
     - Attempts that expired or were released do not count. Their worker was killed, or gave back what it had prefetched.
-    - A message counts from its lease to the end of its attempt, even while it waits in a prefetch buffer: the history
-      does not tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so
-      the messages a second are right nevertheless.
-    - A backlog is a time in which at least as many messages wait as were ever leased at once. With fewer, workers may
-      be idle because a dequeue takes a while.
-    - A stretch of backlog counts only if at least as many attempts end in it as were ever leased at once. If fewer end,
-      it may be only the beginning of a burst, when most of the workers have not taken messages yet.
+    - A message counts from its lease on, even while it waits in a prefetch buffer. The buffer makes the mean number and
+      the durations greater by the same factor, so the messages a second are right nevertheless.
+    - A stretch counts only if at least as many attempts end in it as were ever leased at once. If fewer end, it may be
+      only the beginning of a burst, when most of the workers have not taken messages yet.
     - Waiting messages of a channel with a rate, or at its ``max_concurrency``, do not count: that may be why they wait.
 
-    Without such a stretch the record shows no shortage of workers, and the estimate is the most messages that were
-    leased at once. *policies* are those that the record was made under, by channel; other channels have no limits.
+    Without such a stretch the history shows no shortage of workers, and the estimate is the most messages that were
+    leased at once. *policies* are the recorded ones by channel; a channel without a policy has no limits.
     """
     ready, started, finished = trace.ready, trace.started, trace.finished
     handled = (trace.attempts["unhandled"] == 0).astype(np.int64)
@@ -186,25 +184,25 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     times = np.concatenate((ready, started, finished))
     waiting = np.concatenate((one, -one, none))
     if policies:
-        leased = np.concatenate((none, one, -one))
-        waiting = _without_limited(trace, policies, times, waiting, leased)
+        leases = np.concatenate((none, one, -one))
+        waiting = _without_limited(trace, policies, times, waiting, leases)
     order = np.argsort(times, kind="stable")
     times = times[order]
     # Of several events at one instant, only the state after the last one counts.
     last = np.append(times[1:] != times[:-1], True)
     waits = np.cumsum(waiting[order])[last]
-    held = np.cumsum(np.concatenate((none, handled, -handled))[order])[last]
+    leased = np.cumsum(np.concatenate((none, handled, -handled))[order])[last]
     ended = np.cumsum(np.concatenate((none, none, handled))[order])[last]
-    most = max(1, int(held.max()))
+    most = max(1, int(leased.max()))
     spans = np.diff(times[last])
     counted = _stretches(waits[:-1] >= most, np.diff(ended), most)
-    spans, held = spans[counted], held[:-1][counted]
-    total, work = int(spans.sum()), int((held * spans).sum())
+    spans, leased = spans[counted], leased[:-1][counted]
+    total, work = int(spans.sum()), int((leased * spans).sum())
     if work == 0:
         return Capacity(most, 0, most, most)
     quarters = np.minimum((np.cumsum(spans) - spans) * _QUARTERS // total, _QUARTERS - 1)
     widths = np.bincount(quarters, weights=spans)
-    means = np.bincount(quarters, weights=held * spans)[widths > 0] / widths[widths > 0]
+    means = np.bincount(quarters, weights=leased * spans)[widths > 0] / widths[widths > 0]
     return Capacity(work / total, total, float(means.min()), float(means.max()))
 
 
@@ -224,7 +222,7 @@ def _without_limited(
 ) -> Numbers:
     """Return the changes of the number of waiting messages at *times*.
 
-    Only channels without a rate and below their max_concurrency count, since others may wait for their policy.
+    Messages of a channel with a rate, or at its max_concurrency, do not count: their policy may be why they wait.
     """
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
@@ -237,8 +235,8 @@ def _without_limited(
     kind = np.repeat((1, 2, 0), len(trace.channel_of))
     order = np.lexsort((kind, times, channel))
     # After a channel's last event no message waits or is leased, so the sums can continue across channels.
-    waits, held = np.cumsum(waiting[order]), np.cumsum(leased[order])
-    servable = np.where(held < limits[channel[order]], waits, 0)
+    waits, out = np.cumsum(waiting[order]), np.cumsum(leased[order])
+    servable = np.where(out < limits[channel[order]], waits, 0)
     changes = np.empty_like(servable)
     changes[order] = np.diff(servable, prepend=0)
     return changes
@@ -258,7 +256,7 @@ def replay_queue(
 ) -> pa.Table:
     """Return the history that a scenario would have given for a queue; *history* has all of its attempts.
 
-    *policies* are those of the record; a channel that they lack has no limits. The result has a row for each attempt:
+    *policies* are the recorded ones; a channel without a policy has no limits. The result has a row for each attempt:
     ready, start and end are the replay's; ids count the attempts in the order of their ends; the consumer is "worker 1"
     and so on; error and recorded_xid are null; other columns are as recorded.
     """
@@ -299,8 +297,7 @@ def simulated_attempts(
 
     Args:
         workers: Messages handled at once. None: the scenario's number, or else the capacity of the trace. 3.6 workers
-            are four that each work 0.9 of the time: after its messages, a worker pauses for a ninth (4 / 3.6 - 1) of
-            the time that they took.
+            are four that pause after their messages for a ninth (4 / 3.6 - 1) of the time that the messages took.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
     count = len(trace.messages)
@@ -349,7 +346,7 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """Set each attempt's cost in a queue fair by cost, or what its worker reports at its end in one fair by seconds."""
+    """Set the costs if *scenario* is fair by cost, or the durations that workers report if it is fair by seconds."""
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
     elif scenario.fair_by == "seconds":

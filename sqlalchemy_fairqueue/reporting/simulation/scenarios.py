@@ -22,7 +22,7 @@ Discipline = Literal["fair", "fifo"]
 RECORDED = "as recorded"
 
 REPLAYED = "as recorded, replayed"
-"""The name of the scenario that replays the record under its own policies."""
+"""The name of the scenario that replays the history under its own policies."""
 
 _MOST = 2**31 - 1
 _LEAST_WORKERS = 0.01
@@ -49,8 +49,8 @@ class Scenario:
             first by the channel's mean, then each second while a handler runs, and exactly at the end.
         workers: Messages handled at once by all workers; may be a fraction. Default: the capacity that the history
             shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the recorded workers
-            prefetch, durations contain the time in their buffers: then give a multiple of the capacity that the
-            report's page shows, not a number of handlers.
+            prefetch, the capacity also counts messages in their buffers. Then do not give a number of handlers: for
+            half as many workers, give half of the capacity that the report's page shows.
         batch: The most messages that a worker dequeues at once; it handles them one after another. More than one shows
             how prefetching affects fairness.
         max_concurrency: The limit of the queue. None: no limit.

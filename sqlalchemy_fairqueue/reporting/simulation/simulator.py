@@ -156,7 +156,7 @@ def _update_ready(dispatcher: Dispatcher, number: int) -> None:
     if channel.heap_index > 0:
         _sift_up(dispatcher.ready_heap, dispatcher.channels, number)
         _sift_down(dispatcher.ready_heap, dispatcher.channels, number)
-    elif channel.sort_key != NEVER and channel.held < channel.max_concurrency:
+    elif channel.sort_key != NEVER and channel.leased < channel.max_concurrency:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
 
 
@@ -185,7 +185,7 @@ def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin
         channel = channels[number]
         assigned[end] = _pop(dispatcher.message_heaps, dispatcher.messages, channel.offset)
         end += 1
-        channel.held += 1
+        channel.leased += 1
         _draw(channel, 1, now)
         head = _head(dispatcher, channel)
         channel.sort_key = NEVER
@@ -236,7 +236,7 @@ def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) ->
 
 @compilable
 def _charge(dispatcher: Dispatcher, costs: CostState, number: int, cost: int) -> None:
-    """Move a channel's start tag by a cost, which first uses up the channel's credit (fq_tag_after, fq_tag_rest)."""
+    """Move a channel's start tag by a cost, less its credit for earlier excess charges (fq_tag_after, fq_tag_rest)."""
     channel = dispatcher.channels[number]
     charge = cost * _TAG_UNIT + channel.tag_rest
     forward = max(charge, 0) // channel.weight
@@ -284,7 +284,7 @@ def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
-    elif channel.sort_key != NEVER and channel.held < channel.max_concurrency:
+    elif channel.sort_key != NEVER and channel.leased < channel.max_concurrency:
         _push(costs.waiting_heap, dispatcher.channels, number)
 
 
@@ -295,13 +295,13 @@ def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_t
     if channel.heap_index > 0:
         heap = dispatcher.ready_heap if channel.sort_key < 0 else costs.waiting_heap
         _remove(heap, dispatcher.channels, number)
-    channel.held -= channel.freed
+    channel.leased -= channel.freed
     was_ready = channel.sort_key < 0
     is_ready = False
     if _head(dispatcher, channel) >= 0:
         ready_at = _ready_at(dispatcher, channel)
         channel.sort_key = min(channel.sort_key, max(ready_at, 0))
-        is_ready = was_ready or (channel.held < channel.max_concurrency and ready_at <= now)
+        is_ready = was_ready or (channel.leased < channel.max_concurrency and ready_at <= now)
     if channel.corrected != 0 or (is_ready and (not was_ready or channel.tag_rest < 0)):
         _correct(dispatcher, costs, number, was_ready, is_ready, virtual_time)
         if is_ready:
@@ -336,7 +336,7 @@ def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: i
         number = _pop(dispatcher.ready_heap, channels)
         channel, selection = channels[number], dispatcher.selections[found]
         selection.channel, selection.taken = number, 0
-        selection.quota = min(width, channel.max_concurrency - channel.held)
+        selection.quota = min(width, channel.max_concurrency - channel.leased)
         if channel.rate_interval > 0:
             selection.quota = min(selection.quota, _allowed_number(channel, now))
         found += 1
@@ -359,7 +359,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     bound: int,
     now: int,
 ) -> int:
-    """Take messages as fq_cut_batch does: none behind the start tag *bound*, at most *depth* of a channel."""
+    """Take at most *limit* messages, *depth* a channel, none behind the tag *bound* (fq_cut_batch). Return how many."""
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
     while count < limit and merge_heap[0] > 0 and channels[merge_heap[1]].sort_key <= bound:
@@ -401,14 +401,14 @@ def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selecti
         # A channel without messages keeps no credit.
         channel.tag_rest = max(channel.tag_rest, 0)
     if selection.taken > 0:
-        channel.held += selection.taken
+        channel.leased += selection.taken
         _draw(channel, selection.taken, now)
         channel.sort_key = channel.tag
         if _head(dispatcher, channel) < 0:
             channel.sort_key = NEVER
         else:
             ready_at = max(now, _ready_at(dispatcher, channel))
-            if ready_at > now or channel.held >= channel.max_concurrency:
+            if ready_at > now or channel.leased >= channel.max_concurrency:
                 channel.sort_key = ready_at
     _place(dispatcher, costs, number)
 
@@ -464,7 +464,7 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
         if attempt.took >= 0 or min(channel.max_concurrency, dispatcher.max_concurrency) != NEVER:
             _note(channel, costs, message.channel)
     else:
-        channel.held -= 1
+        channel.leased -= 1
         if channel.heap_index == 0:
             _update_ready(dispatcher, message.channel)
     if message.attempt + 1 < message.stop:
@@ -515,7 +515,7 @@ def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt]
 
 @compilable
 def _slot(pool: WorkerPool, number: int) -> int:
-    """Return where ``pool.assigned`` begins to hold the messages of a worker or of a further entry."""
+    """Return where the messages of a worker, or of an attempt that occupies no worker, begin in ``pool.assigned``."""
     if number < pool.size:
         return number * pool.batch
     return pool.size * pool.batch + number - pool.size
@@ -525,7 +525,7 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record the *count* messages that a worker's dequeue delivered. Return how many of them the worker handles."""
+    """Record *count* messages that a worker dequeued after *delivered* others. Return how many the worker handles."""
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
     handled = 0
@@ -553,7 +553,7 @@ def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 def _proceed(
     dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> tuple[int, int]:
-    """End the message or pause that is the first to end. Return how many messages ended, and the idle worker or -1."""
+    """End the message or pause that ends next. Return 1 for a message, else 0, and the worker now idle, or -1."""
     number = pool.heap[1]
     worker = pool.workers[number]
     ended = 0
@@ -581,11 +581,11 @@ def _proceed(
 
 
 @compilable
-def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, held: int, now: int) -> int:
-    """Return when an idle worker dequeues, unless an event comes first; NEVER: nothing to do, or the limit is full."""
+def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, leased: int, now: int) -> int:
+    """Return when an idle worker dequeues if nothing happens before; NEVER: nothing to do, or the limit is full."""
     if costs is not None and costs.noted[0] > 0:
         return max(pool.begin, now)
-    if held >= dispatcher.max_concurrency:
+    if leased >= dispatcher.max_concurrency:
         return NEVER
     if dispatcher.ready_heap[0] > 0:
         # In a fair queue, the sort key of a ready channel is a start tag. It is below zero, so it is never the greatest
@@ -608,14 +608,14 @@ def _simulate(
     heap, workers, idle = pool.heap, pool.workers, pool.idle
     arrived = 0
     delivered = 0
-    held = 0
+    leased = 0
     free = pool.size
     now = -NEVER
     charged_next = pool.begin + _CHARGED_EVERY
     while True:
         finishes_at = workers[heap[1]].sort_key if heap[0] > 0 else NEVER
         arrives_at = messages[arrivals[arrived]].arrives_at if arrived < len(arrivals) else NEVER
-        dequeues_at = _dequeues_at(dispatcher, costs, pool, held, now) if free > 0 else NEVER
+        dequeues_at = _dequeues_at(dispatcher, costs, pool, leased, now) if free > 0 else NEVER
         charges_at = NEVER
         if costs is not None and costs.is_timed and heap[0] > 0:
             charged_next += max(0, (now - charged_next + _CHARGED_EVERY - 1) // _CHARGED_EVERY) * _CHARGED_EVERY
@@ -625,7 +625,7 @@ def _simulate(
             break
         if finishes_at == now:
             ended, number = _proceed(dispatcher, costs, pool, attempts, now)
-            held -= ended
+            leased -= ended
             if number >= 0:
                 idle[free] = number
                 free += 1
@@ -638,7 +638,7 @@ def _simulate(
         else:
             number = idle[free - 1]
             at = number * pool.batch
-            room = min(pool.requested, dispatcher.max_concurrency - held)
+            room = min(pool.requested, dispatcher.max_concurrency - leased)
             if costs is not None:
                 count = _dequeue(dispatcher, costs, attempts, now, pool.assigned, at, room) - at
             else:
@@ -646,7 +646,7 @@ def _simulate(
             workers[number].sort_key = now
             handled = _lease(dispatcher, pool, attempts, number, count, delivered)
             delivered += count
-            held += count
+            leased += count
             if handled > 0:
                 _begin(dispatcher, pool, attempts, number, handled)
                 free -= 1

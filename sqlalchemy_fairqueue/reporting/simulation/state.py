@@ -33,13 +33,13 @@ class Channel:
 
     Attributes:
         rate_interval: The average time between two messages; zero: no rate.
-        held: Leased messages.
+        leased: Messages that consumers have leased.
         rate_at: When its rate allows the full burst again.
-        sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. With
-            first come, first served, it is the first message's sort key or, if later, when its rate allows the message.
+        sort_key: Below zero: its start tag, since it is ready. Zero or above: when it may be ready. NEVER: no message.
+            With first come, first served: its first message's sort key or, if later, when its rate allows the message.
         offset: Where the heap of its messages begins.
         tag: The start tag of its next message; NEVER: none yet.
-        tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: a credit.
+        tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: credit for excess charges.
         is_noted: 1 if the next dequeue hears of it.
         freed: Messages that ended since it was last heard of.
         corrected: Cost above what was charged, since it was last heard of.
@@ -51,7 +51,7 @@ class Channel:
     rate_interval: int = 0
     rate_burst: int = 1
     weight: int = 1
-    held: int = 0
+    leased: int = 0
     rate_at: int = 0
     sort_key: int = NEVER
     tie_breaker: int = 0
@@ -73,8 +73,8 @@ class Message:
 
     Attributes:
         arrives_at: When it was enqueued or, if the history lacks its first attempts, when it became ready.
-        sort_key: Its place in the channel: when it is due or, with a priority and until a retry with a delay, the
-            negated priority.
+        sort_key: Its place in the channel. It is the negated priority if the message has a priority and was not
+            retried with a delay; otherwise it is the time when the message is due.
         attempt: The number of its present attempt, or of the next.
         stop: The number of its last attempt plus one.
     """
@@ -190,7 +190,7 @@ class WorkerPool(NamedTuple):
         workers: All *size* workers, and after them an entry for each attempt that occupies no worker.
         heap: The busy entries, by the end of their present message or pause.
         spare: The unused entries after the workers: their number, then the entries.
-        assigned: The leased messages: *batch* places for each worker, then one place for each further entry.
+        assigned: The leased messages: *batch* places for each worker, then one place for each entry after the workers.
         batch: Equal to *requested*, or to the number of all messages if they are fewer.
         requested: For how many messages a dequeue asks.
         pause: Microseconds of pause for each second of service.

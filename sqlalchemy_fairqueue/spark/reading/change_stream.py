@@ -71,7 +71,7 @@ def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, t
 
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the options' queue and channels, and rows of unknown channels, in batches."""
+    """Yield batches of rows that match the options queue and channels. An unknown queue or channel matches any."""
     layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
     known: dict[int, tuple[str, str]] = {}
@@ -138,7 +138,7 @@ class ChangeReader(Follower):
         self._target = self._query(lambda connection: self._state(connection).insert)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return for the query's progress the end of the WAL, the bytes still unread, and those kept for the slot."""
+        """Return what the query's progress shows: the end of the WAL, the unread bytes, the bytes kept for the slot."""
         reached = self._reached
         if reached is None:
             return None

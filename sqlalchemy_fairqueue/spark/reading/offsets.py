@@ -51,8 +51,8 @@ class Origin:
 class Offset:
     """A position in a history. Spark writes it to a checkpoint, as JSON.
 
-    *pruned* is the id of the last entry of ``fq_pruned_history`` when the offset was made. A reader that goes on from
-    the offset looks for lost rows in later entries.
+    *pruned* is the id of the last entry of ``fq_pruned_history`` when the offset was made. Later entries tell a reader
+    that goes on from the offset which unread rows were pruned.
     """
 
     origin: Origin
@@ -140,7 +140,7 @@ class Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Raise OriginChanged if the offset is ahead of *found*. Its origin is checked as by :func:`refuse_origin`."""
+    """Call :func:`refuse_origin` for the offset's origin, and raise OriginChanged if the offset is ahead of *found*."""
     refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(
@@ -152,7 +152,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged if the offset has another origin than *found*, unless *accepted* names *found*."""
+    """Raise OriginChanged, which shows *position*, if *offset* is not *found*, unless *accepted* names *found*."""
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

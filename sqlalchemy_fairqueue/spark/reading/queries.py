@@ -198,7 +198,7 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
 
 
 def note_loss(options: ReadOptions, lost: str, otherwise: str) -> None:
-    """Raise DataLoss, or warn, as the options say; *lost* tells what was lost, *otherwise* how to prevent that."""
+    """Raise DataLoss or warn, as the options say. *lost* says what was lost, *otherwise* how to prevent more losses."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and {otherwise}"

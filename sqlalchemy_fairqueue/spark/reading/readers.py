@@ -96,8 +96,8 @@ def _rows_of(
 class BatchReader(Shipped, DataSourceReader):
     """Reads a table once: ``partitions`` runs on the driver, ``read`` in the tasks.
 
-    There is no ``pushFilters``: Spark calls it for a loaded frame, not for a query, so two queries of one frame would
-    each read only the rows that the last one wants.
+    There is no ``pushFilters``, since Spark keeps pushed filters with the loaded frame and not with a query. If a frame
+    had two queries, the filters of the second query would apply to the first query too.
     """
 
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
@@ -109,7 +109,7 @@ class BatchReader(Shipped, DataSourceReader):
         return table_named(self._options.table)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the partitions of the tasks. Those of the history share one snapshot, which is taken here."""
+        """Return the partitions of the tasks. All tasks that read the history share one snapshot, taken here."""
         with (
             reading_connection(self._options, "plan") as (connection, schema),
             translated_errors(f"plan to read {self._table.name}"),
@@ -193,7 +193,7 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
         raise NotImplementedError
 
     def _query(self, ask: Callable[[psycopg.Connection], T]) -> T:
-        """Query on a connection that is kept between calls, since Spark may ask often. A broken one is replaced."""
+        """Query on a connection that is kept between calls, since Spark may ask often. Replace a broken connection."""
         with translated_errors(f"follow the {self.follows}"):
             if self._connection is not None and not self._connection.closed:
                 try:

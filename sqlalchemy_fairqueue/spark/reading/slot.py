@@ -216,7 +216,7 @@ class _SlotBusy(SlotUnusable):
 
 @contextmanager
 def _slot_errors(connection: psycopg.Connection, slot: str) -> Iterator[None]:
-    """Raise errors of this package in place of those that the user of a replication slot can fix."""
+    """Raise SlotUnusable in place of an error of PostgreSQL that the user of a replication slot can fix."""
     skipped: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:

@@ -36,7 +36,7 @@ _EXECUTION, _ROOT_EXECUTION, _STREAM = "spark.sql.execution.id", "spark.sql.exec
 
 @dataclass(frozen=True, slots=True)
 class _TableCreated(WriterCommitMessage):
-    """The report of a task that staged nothing, because its write belongs to the creation of a table."""
+    """The report of a task that staged nothing, because its write would create a table of Spark's catalog."""
 
 
 class _Writer(Shipped):
@@ -87,9 +87,9 @@ def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool
 def _creates_table() -> bool:
     """Return whether this task's write creates a table: ``saveAsTable``, ``writeTo(...).create()``, ``create table``.
 
-    Spark gives a writer the same options, schema and mode for these as for ``save()``. But Spark runs the write inside
-    the execution that creates the table, and tasks know the ids of both executions. A write in
-    ``foreachBatch`` is inside the execution of its stream, so it never counts as creating a table.
+    A writer gets the same options, schema and mode for these calls as for ``save()``. But Spark runs the write inside
+    the execution that creates the table, and tasks know the ids of both executions. In ``foreachBatch`` each write is
+    inside the execution of its stream, so the ids tell nothing there, and the function returns False.
     """
     context = TaskContext.get()
     if context is None or context.getLocalProperty(_STREAM):

@@ -203,7 +203,7 @@ class Columns:
 
     @property
     def staged(self) -> tuple[str, ...]:
-        """The columns of the stage that rows are copied to, except the task attempt."""
+        """The names of the stage's columns that rows fill, without ``attempt``, the id of Spark's task attempt."""
         return (*(_STAGED.get(name, name) for name in self.indexes), *self._constants())
 
     def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:

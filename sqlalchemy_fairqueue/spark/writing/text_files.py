@@ -42,8 +42,8 @@ _DECODER = json.JSONDecoder()
 def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payload: bool) -> DataFrame:
     """Return a frame to enqueue with ``payload_format="json"``: its payloads are JSON documents.
 
-    A file of format ``csv`` has names in its first line, and one task reads it whole; ``json`` has an object on each
-    line. With *json_payload*, a text payload is a JSON document. Without *json_payload*, it becomes a JSON string.
+    A file of format ``csv`` has column names in its first line, and one task reads it whole; ``json`` has an object on
+    each line. If *json_payload* is True, a payload of text is taken as a JSON document; else it becomes a JSON string.
     """
     whole = file_format == "csv"
     texts = spark.read.text(path, wholetext=whole).selectExpr("_metadata.file_path", "cast(value as binary)")
