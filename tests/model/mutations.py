@@ -227,9 +227,6 @@ _OF_LIMITS = {
         "fq_draw", "(case when f.rate_of = 'cost' then p_cost else p_drawn end)::bigint", "p_drawn::bigint"
     ),
     "a batch takes no slots of its queue": Mutation("fq_take_more", "p_limit, l, v_got,", "p_limit, l, 0,"),
-    "a batch that takes nothing forgets what it heard": Mutation(
-        "fq_take_more", "and l.dispatch_row is not null then\n    perform\n", "and v_got > 0 then\n    perform\n"
-    ),
     "a queue that begins to draw from a shared limit has nothing out": Mutation(
         "fq_give_slots", "  set slots = m.slots | p_slot", "  set slots = m.slots"
     ),
