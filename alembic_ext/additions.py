@@ -26,8 +26,8 @@ _KINDS: dict[type[Any], Any] = {
 def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
     """Return the operations that add the user's own objects to a table of fairqueue; mostly there are none.
 
-    *there* has the names of existing objects, which are left out. A constraint without a name is left out if all of its
-    columns exist, since nobody can tell whether the constraint exists.
+    Objects whose names are in *there* exist in the database and are left out. A constraint without a name is added only
+    if one of its columns is new. If all of its columns exist, nobody can tell whether the constraint exists too.
     """
     known = names_in(table.name) | there
 

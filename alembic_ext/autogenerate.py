@@ -203,10 +203,10 @@ class _Comparison:
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """Return the changes of a table that stay in the migration; all stay if it is the user's table.
 
-        In our tables, changes to the user's own columns, constraints and indexes stay; if the library does not know the
-        installed version, only additions of such objects stay. A change to one of our objects stays only if the object
-        in the database is not as the installed version has it; if only the model differs, an upgrade makes the change.
-        Nothing stays for a table in *gone*, whose creation or drop was taken out of the migration.
+        In our tables, changes to the user's own columns, constraints and indexes stay. If the library does not know the
+        installed version, only additions of the user's own objects stay. A change to one of our objects stays only if
+        the object in the database differs from the installed version. If the object is right, and only the model is
+        newer, an upgrade makes the change. Nothing stays for a table in *gone*: its creation or drop was taken out.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -262,7 +262,7 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return whether a repair mends a difference: of functions, triggers of ours, the stages' schema or lost rights."""
+    """Return True for what a repair mends: functions, our triggers, the schema of stages, and rights that were lost."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")

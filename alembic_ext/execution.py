@@ -22,9 +22,9 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
     """Send statements of operation *doing* in the migration's transaction, or with ``--sql`` write them to a script.
 
     Raises:
-        ValueError: The database is not PostgreSQL, a connection is missing online, or it translates the schema.
+        ValueError: The database is not PostgreSQL, no connection exists online, or the connection translates *schema*.
         AutocommitError: The connection commits each statement by itself.
-        SchemaMismatch: A statement that checks the schema refused.
+        SchemaMismatch: The first statement, which checks the schema, has found that the operation is not possible.
         IsolationError: The transaction is read-only, or the operation needs READ COMMITTED.
     """
     if context.dialect.name != "postgresql":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @Operations.register_operation("grant_fairqueue")
 class GrantFairqueueOp(FairqueueOp):
-    """Grant a role a kind of work; the inverse revokes it, or restores the role's former grant *before*.
+    """Grant a role a kind of work. The inverse revokes the grant or, if *before* is given, restores that earlier grant.
 
     Example:
         >>> GrantFairqueueOp(RoleGrant("web", "producer")).reverse().to_diff_tuple()
@@ -86,7 +86,7 @@ class GrantFairqueueOp(FairqueueOp):
 
 @Operations.register_operation("revoke_fairqueue")
 class RevokeFairqueueOp(FairqueueOp):
-    """Revoke a kind of work, or all, from a role; the inverse restores the former grant *before*, if that is known.
+    """Revoke a kind of work, or all, from a role. The inverse grants *before* again, or does nothing if that is None.
 
     Example:
         >>> RevokeFairqueueOp("web", before=RoleGrant("web", "producer")).reverse().grant.kind

@@ -229,10 +229,10 @@ class RepairFairqueueOp(_InstallationOp):
     def repair_fairqueue(cls, operations: Operations, version: int, schema: str | None = None) -> None:
         """Restore the functions and triggers of the installed *version*, in the migration's transaction.
 
-        Missing functions are created and changed ones replaced; other functions with a name of ours are dropped.
-        Missing, changed or disabled triggers are created again, and so is a missing schema of stages. Columns, indexes
-        and constraints stay. So do privileges, with three exceptions: afterwards PUBLIC may use the schema of stages,
-        PUBLIC may not execute our functions, and roles may again execute the functions of their grants.
+        Missing functions are created, and changed functions are replaced. Functions that have one of our names but
+        other arguments are dropped. Missing, changed or disabled triggers, and a missing schema of stages, are created
+        again. Columns, indexes and constraints stay. Privileges stay too, except that afterwards PUBLIC may use the
+        schema of stages but not our functions, and roles may again execute the functions of their grants.
 
         Args:
             schema: The schema of the installation, by default the connection's default schema.

@@ -1,7 +1,7 @@
 """Recognises fairqueue's tables in the user's metadata, among Alembic's operations, and in the database.
 
 A table's name is not enough, since the user may have a table of that name: its columns must match too, or its schema
-must hold an installation. Only a staging table of a load is recognised by its name and that of its schema.
+must hold an installation. Only a staging table of a load is recognised by its own name and its schema's name.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Installation:
     """The objects of fairqueue in a schema of the database.
 
     Attributes:
-        version: The installed version, or without ``fq_version()`` the one that the objects resemble; None: no version.
-        partitions: For the name of each partition, the name of its table.
+        version: The installed version, or None. If ``fq_version()`` is missing, the version that the objects resemble.
+        partitions: Maps the name of each partition to the name of its table.
     """
 
     version: int | None
@@ -94,7 +94,7 @@ class Installation:
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Return names of objects with drift in *states*: columns and constraints of *table*, indexes of all tables."""
+        """Return names of columns and constraints of *table*, and of all indexes, whose drift is one of *states*."""
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]

@@ -85,7 +85,7 @@ class Drawing:
 
 
 def linear(title: str, axis: Axis, series: Series, *, durations: bool = False) -> Drawing:
-    """Draw numbers, or durations in seconds, on an axis that begins at zero. For whole numbers the ticks are whole."""
+    """Draw numbers, or durations in seconds, over time. The scale begins at zero, and whole numbers get whole ticks."""
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     size, unit = next(one for one in _UNITS if most >= one[0]) if durations else (1.0, "")
     size = size or 1.0
@@ -97,7 +97,7 @@ def linear(title: str, axis: Axis, series: Series, *, durations: bool = False) -
 
 
 def logarithmic(title: str, axis: Axis, series: Series) -> Drawing:
-    """Draw durations, in seconds, on a logarithmic axis."""
+    """Draw durations, in seconds, over time, on a logarithmic scale."""
     ticks = list(_DURATIONS)
     found = [min(max(value, ticks[0]), _LONGEST) for values in series.values() for value in values if value is not None]
     first = min(bisect_right(ticks, min(found)) - 1, len(ticks) - 2)

@@ -98,15 +98,14 @@ class NotGranted(FairQueueError, codes=("QF007",)):
 
 @dataclass(eq=False, repr=False)
 class DuplicateMessage(FairQueueError):
-    """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
+    """Another message of the channel holds the key of an enqueue, and the new message was not added.
 
-    ``message_id`` is the message that holds the key. If the key has a period, that message may have ended. The new
-    message was not added. On a connection the transaction stays usable. A session's commit that raises this must be
-    rolled back.
+    An enqueue with ``on_duplicate="raise"`` raises this. On a connection the transaction stays usable. If a session's
+    commit raises this, roll back. ``message_id`` holds the key; if the key has a period, that message may have ended.
 
-    If a session cancels a message and then enqueues another under its key, the session sends the enqueue first. The key
-    is still taken then, and after the cancel neither message would remain. So the commit raises this error with any
-    ``on_duplicate``, and ``cancelled`` is True. It does not if "replace" takes the key from a leased message.
+    A session sends its enqueues before its cancels. So if it cancels a message and then enqueues another under the same
+    key, the key is still taken, and after the cancel no message would be left. The commit then raises this whatever
+    ``on_duplicate`` is, and ``cancelled`` is True. A "replace" that takes the key from a leased message raises nothing.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -214,10 +213,10 @@ class IsolationError(FairQueueError, codes=("QF003",)):
 class UnsentWork(FairQueueError):
     """Queue work can no longer be sent in this transaction.
 
-    A commit raises this if an earlier commit failed while it sent the work; then only a rollback is possible. Another
-    call raises this, and records nothing, if the transaction was already committed, prepared or rolled back. A hook may
-    have made the call too late. Or a flush failed, which rolled the transaction back, and the application caught the
-    error of the flush; that error is the ``__cause__``.
+    A commit raises this if an earlier commit failed while it sent the work; then only a rollback is possible. A call
+    that would record or send work raises this if the transaction was already committed, prepared or rolled back. A
+    usual cause is a hook that makes the call too late, such as after_commit. Another cause is a flush that failed and
+    rolled the transaction back, if the application has caught the flush's error. That error is then the ``__cause__``.
 
     Example:
         >>> with Session(engine) as session:

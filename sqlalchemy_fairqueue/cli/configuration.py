@@ -232,7 +232,7 @@ class LimitOptions(FieldOptions):
 
 
 def limits(options: Options) -> Result:
-    """Show the limits that several queues share, how much of each is leased, and which queues draw from it."""
+    """Show each limit that several queues share, how much of it leased messages use, and which queues draw from it."""
     return _limits(options, None, {}, None, remove=False)
 
 

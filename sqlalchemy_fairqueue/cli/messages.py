@@ -359,7 +359,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return since when a pause keeps a message waiting, or None, and who paused, or None if that is not known."""
+    """Return since when a pause keeps a message waiting, and who paused if known. Both are None if no pause does."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at

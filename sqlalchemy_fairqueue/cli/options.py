@@ -85,7 +85,7 @@ class Options:
     """Values of the options that commands have in common. The page about the command line says where they come from.
 
     Attributes:
-        database_url: postgresql://user@host/database. Default: $FAIRQUEUE_DATABASE_URL, which ps does not show.
+        database_url: postgresql://user@host/database. Default: $FAIRQUEUE_DATABASE_URL, which other users cannot see.
         app: A Queue or an Engine of the application, which names the database, schema and queue. Default:
             $FAIRQUEUE_APP.
         app_dir: The folder that comes first on the module search path.

@@ -44,7 +44,7 @@ class FieldOptions:
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return new values of fields. Raise CommandError if options, named with *prefix*, do not fit together."""
+        """Return new field values. If options do not fit together, raise CommandError with *prefix* in their names."""
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))
@@ -134,7 +134,7 @@ def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Spec
 
 @with_options(POLICY)
 class PolicyOptions(FieldOptions):
-    """Options that change the fields of a policy, the same in each command that sets one."""
+    """Options that change the fields of a policy, the same in each command that sets a policy."""
 
 
 @with_options(SETTINGS)

@@ -109,7 +109,7 @@ def show_schedule(
 
 
 def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[str, Any]] | None:
-    """Return the last *most* slots that were run, even if a message was dropped; None if the role may not read them."""
+    """Return the last slots run, up to *most*, even if the message was dropped; None if the role may not read them."""
     tables = ["fq_schedule", "fq_schedule_slot"]
     with installation.engine.connect() as connection:
         readable = connection.execute(query("readable_tables"), {"schema": installation.schema, "tables": tables})
@@ -180,7 +180,7 @@ def set_schedule(
     ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None,
     by: By = None,
 ) -> Result:
-    """Add a schedule to a channel, or replace the one of that name: options that are not given get their defaults.
+    """Add a schedule to a channel, or replace its schedule of that name: options that are not given get their defaults.
 
     The first slot is later than now. The payload goes through the codec of the application's queue if --app names one.
 

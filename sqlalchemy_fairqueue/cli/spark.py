@@ -149,7 +149,7 @@ def compact_files(
 ) -> Result:
     """Join the files of an archive into one for each day that has several.
 
-    A run that is killed loses and doubles nothing: the next run, of this command or of archive, cleans up.
+    A killed run loses and doubles nothing. The next 'fairqueue spark compact' or 'fairqueue spark archive' cleans up.
 
     Options:
         path: The folder of an archive, or a URI that Spark knows.

@@ -211,7 +211,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
 
 
 def _references(options: Options, names: list[str], queues: list[Queue]) -> References:
-    """Return for each queue the options, like ``--app m:queue``, by which commands in a worker's log find the queue."""
+    """Return for each queue the options, like ``--app m:queue``, that name it in commands which the log suggests."""
     application = application_reference(options)
     folder = "" if options.app_dir == Options().app_dir else f" --app-dir {shlex.quote(options.app_dir)}"
     found = {}
@@ -301,7 +301,7 @@ def _takes_sync_sessions(queues: list[Queue]) -> bool:
 
 
 def _pool(given: URL, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments for ``create_engine``: the pool serves the handlers of a worker that has these *arguments*."""
+    """Return arguments for ``create_engine(given)`` that make the pool large enough for a worker with *arguments*."""
     return {
         "pool_size": arguments["concurrency"] + _SPARE_CONNECTIONS,
         "pool_pre_ping": True,

@@ -69,8 +69,8 @@ class Question:
 
     Attributes:
         changes: The values that the action changes: name, value before, value after.
-        inputs: The names of the inputs that the answer sends again. None: all. For policies, plans and limits,
-            only the inputs that the operator changed are named: somebody else may change the others before the answer.
+        inputs: The names of the inputs of the operator's form that the confirmation sends again. None: all. For
+            policies, plans and limits, only the changed inputs, so that values which others set meanwhile stay.
     """
 
     words: str

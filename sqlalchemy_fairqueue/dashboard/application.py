@@ -92,8 +92,8 @@ def create_dashboard(
             also ``operator``. An AsyncEngine must belong to the application's event loop.
         queues: The queues, with their codecs. Default: all of the installation.
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
-        authorize: Called with each request, plain or async. It returns an :class:`Access`, None for somebody who may
-            see nothing, or a Response in place of the page, such as a redirect to a login.
+        authorize: A plain or async function that is called with each request. It returns an :class:`Access`, None for
+            somebody who may see nothing, or a Response in place of the page, such as a redirect to a login.
         keep: How long figures are kept before they are read anew. They are kept for longer if reading them takes long.
         trace_url: Where a trace is shown, such as ``https://tempo.example/trace/{trace_id}``; ``{span_id}`` is the span
             of the enqueue. Pages of messages that :mod:`sqlalchemy_fairqueue.otel` traced link there.

@@ -60,7 +60,7 @@ class Row:
     Attributes:
         waited: How long it waits. None: nothing is ready.
         detail: A few words about the reason of its wait, with figures.
-        shares: Its share of cost or handlers' time, if the queue divides that fairly; then that of leased messages.
+        shares: Its shares: first of cost or handlers' time, if the queue is fair by that; last of leased messages.
         entitled: The part that its weight entitles it to, 0 to 1. None: it does not compete with others now.
     """
 
@@ -170,7 +170,7 @@ class PageBase:
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """Return the tenants in the figures of *queues*, each with the reason of its wait, sorted by ``suffering``.
 
-        If figures are kept for longer than the dashboard's ``keep``, reasons are read anew for up to ``QUEUES`` queues.
+        If reading the figures takes long, they are kept long. Then reasons are read anew for up to ``QUEUES`` queues.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}

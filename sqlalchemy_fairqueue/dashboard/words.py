@@ -70,7 +70,7 @@ class Share:
     Attributes:
         used: The share that the tenant uses, 0 to 1. None: nothing is out, or *unknown* says why it is not known.
         whole: Names the whole, such as the messages that are out.
-        by: The measure, "messages", "cost" or "seconds"; empty if the queue has no other measure than messages.
+        by: The measure: "messages", "cost" or "seconds". Empty if the tenant has only one share, of messages.
     """
 
     used: float | None

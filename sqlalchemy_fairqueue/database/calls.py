@@ -93,8 +93,8 @@ class Shape:
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters that get one element. Calls give the element itself, which drivers encode faster.
-        named: A parameter that takes message ids. Calls name the messages instead, by the parameters of
-            ``fq_find_named``. If the parameter takes one id, or is in *alone*, it gets the id of the first message.
+        named: A parameter for message ids that the statement finds by ``fq_find_named``. Calls give the parameters of
+            that function instead of ids. If the parameter takes one id, or is in *alone*, it gets only the first id.
         each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
@@ -252,7 +252,7 @@ class Call(NamedTuple):
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Do as :meth:`rows`, but bypass SQLAlchemy if possible, on a connection with the options :data:`ALONE`."""
+        """Do as :meth:`rows`. If the connection has the options :data:`ALONE`, try to bypass SQLAlchemy."""
         rows: list[Sequence[Any]] = []
         try:
             if _ALONE in connection.get_execution_options():

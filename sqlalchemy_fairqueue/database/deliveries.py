@@ -280,9 +280,9 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 
 
 def refusal(connection: Connection, target: Target, doing: str, **which: str | list[int]) -> dict[str, Any]:
-    """Return the details of an outcome from ``fq_refuse``, which does not fail here.
+    """Call ``fq_refuse`` with *which*, but so that it does not fail, and return the details of the outcome.
 
-    *which* are its parameters: "full" with a channel gives ``max_backlog``, "lost" with message ids gives ``holder``.
+    The outcome "full" of a channel has the detail ``max_backlog``. The outcome "lost" of messages has ``holder``.
     """
     asked = {**dict.fromkeys(("channel", "ordinal", "message_ids")), **which}
     detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, fails=False, **asked).value(connection))

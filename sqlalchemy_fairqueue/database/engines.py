@@ -162,9 +162,9 @@ def read_committed(engine: Engine) -> Engine:
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """Call *work* on a connection where each statement is its own transaction.
 
-    In two cases the statements share a READ COMMITTED transaction, which is committed at the end, or earlier by *work*.
-    In the first case, event listeners of SQLAlchemy set up the engine's transactions. In the second case, a *work* on
-    the engine has failed with IsolationError. The *work* that failed is then called again.
+    If event listeners of SQLAlchemy set up the engine's transactions, the statements of *work* share a READ COMMITTED
+    transaction, which is committed at the end, or earlier by *work*. If *work* fails with IsolationError, *work* is
+    called once more, in such a transaction. From then on, all calls on this engine use such a transaction.
 
     *calls_only* promises that *work* executes only through functions of ``calls``, which may bypass SQLAlchemy.
     """

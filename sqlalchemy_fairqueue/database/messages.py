@@ -223,7 +223,7 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of follow-ups that a group keeps until its members end; without follow-ups, None for each."""
+    """Return the follow-ups *messages* as parameters of ``fq_make_group``; without any, each parameter is None."""
     # Not an empty array, since no driver writes one of contents.
     kept = signature("fq_make_group").parameters
     return {name: values or None for name, values in _arrays(messages).items() if name in kept}

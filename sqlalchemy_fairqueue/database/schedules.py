@@ -33,7 +33,7 @@ class ScheduleDefinition:
 
 
 class DueSchedule(NamedTuple):
-    """A schedule that is due now or soon, for a worker to find its slots. Times are microseconds since the epoch."""
+    """A schedule that is due now or soon, for a worker to find its slots. Instants are microseconds since 1970."""
 
     id: int
     queue: str

@@ -37,7 +37,7 @@ class Level(IntEnum):
 
 
 class Role(StrEnum):
-    """The work that the connected role is meant for."""
+    """The kind of work that the connected database role should be able to do."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -109,6 +109,7 @@ class CheckContext:
         queue: The only queue to check; None: all.
         max_age: A queue is behind if its oldest ready message waits for longer, although workers could take messages.
         allowed: Objects that may differ from the installed version, such as ``index message_tenant``.
+        role: The kind of work that the connected database role should be able to do.
     """
 
     connection: Connection

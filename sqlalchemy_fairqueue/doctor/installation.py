@@ -75,7 +75,7 @@ def needed_kind(error: DBAPIError) -> str | None:
 
 
 def outdated(name: str, version: int, schema: str | None) -> Unusable | None:
-    """Return the error if this library cannot use the version in schema *name*, or None. *schema* is for the remedy."""
+    """Return an error if this library cannot use *version* in schema *name*. The error's remedy names *schema*."""
     problem = too_old(version, name)
     if problem is None:
         return None

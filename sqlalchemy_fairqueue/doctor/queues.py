@@ -212,7 +212,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew in *past*; None if *past* is too short, or growth is small or in only half of *past*."""
+    """Say how a backlog grew in *past*; None if *past* is too short, or the backlog grew little or only in one half."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))

@@ -65,7 +65,7 @@ AGAIN = 3
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
-    """Say how often a message was given back; None if fewer than ``AGAIN`` times, or if it is due or has an error."""
+    """Say how often a scheduled message without an error was released; None for others, or below ``AGAIN`` releases."""
     times = message.deliveries - message.attempts
     if times < AGAIN or message.error is not None or message.due_at <= now:
         return None
@@ -121,9 +121,9 @@ class QueueFigures:
 
     @property
     def shortfall(self) -> float:
-        """The greatest lack, 0 to 1, among the competing channels with ready messages.
+        """The greatest lack, 0 to 1, of a channel that has ready messages and competes (``ChannelDemand.competes``).
 
-        A channel lacks the part of the service to which its weight entitles it, less the part that it gets.
+        A channel's lack is the share of the service to which its weight entitles it, minus the share that it gets.
         """
         contention = self.contention
         waiting = (one for one in contention.channels if one.oldest_ready_at is not None and one.competes)
@@ -217,9 +217,9 @@ def channel_waits(
 ) -> Sequence[ChannelStats]:
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
-    If none of the channels has undelivered messages, nothing is read. Without *stats*, a bounded part of the queue is
-    read if exactly one of the channels has undelivered messages, and at least one of these is ready. In all other cases
-    the call reads about as much as ``queue.stats``, even if *stats* are given.
+    If none of *channels* has undelivered messages, nothing is read. A bounded part of the queue is read if *stats* is
+    None, only one of *channels* has undelivered messages, and at least one of these messages is ready. Otherwise the
+    queue's contention is read, at about the cost of ``queue.stats``. Without *stats*, ``queue.stats`` is called, too.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -240,13 +240,13 @@ def channel_waits(
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
     """Return figures of a queue that are read now for *channels*; figures of other channels may be older.
 
-    As for :meth:`Queue.message`, a bounded part of the queue is read: the pauses and limits of the queue and of
-    *channels*, since when each of *channels* waits, and which channels have leased messages. The result lists
-    *channels* and the ``_RIVALS`` channels with the most leased messages; it is *figures* if none of *channels* exists.
+    A bounded part of the queue is read: the pauses and limits of the queue and of *channels*, since when each of
+    *channels* waits, and which channels have leased messages. The result lists *channels* and the ``_RIVALS`` channels
+    with the most leased messages. If none of *channels* exists, *figures* is returned.
 
-    At most ``COUNTED`` leased messages are counted. If there may be more, other channels and greater numbers of leased
-    messages are taken from *figures*. If *figures* have ``COMPETING`` competing channels or more, a greater
-    ``rival_weight`` is also taken from *figures*.
+    At most ``COUNTED`` leased messages are counted. If there may be more, the result also lists the other channels of
+    *figures*, and a number of leased messages that is greater in *figures* comes from there. If ``COMPETING`` or more
+    channels compete in *figures*, ``rival_weight``, the sum of their weights, also comes from there if it is greater.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -277,10 +277,10 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Correct the counts of a channel that a bounded reading found, by the earlier figures of the channel.
+    """Return *one*, a channel in a bounded reading, with counts corrected by *known*, its earlier figures.
 
-    If the channel has a ready message, the reading counted its scheduled messages as ready ones too. *is_all* says that
-    the reading counted all leased messages of the queue; otherwise it may have missed leased messages of the channel.
+    If the channel has a ready message, the reading counted its scheduled messages as ready, too. *is_all* says that the
+    reading counted all leased messages of the queue. If it did not, it may have missed leased messages of the channel.
     """
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one

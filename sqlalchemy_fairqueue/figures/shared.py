@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DUTY = 60
 """Figures are kept for at least this many times the duration of their reading, to bound the load of the database."""
 LATELY = timedelta(minutes=5)
-"""The most time between two readings whose completions are counted; it is more if figures are kept for long."""
+"""The most time between two readings whose completions are counted; or twice the time of keeping figures, if longer."""
 PATIENCE_SECONDS = 0.05
 """A reading in an event loop runs in the background only if the reading before took at least this long."""
 
@@ -44,12 +44,9 @@ class Point:
 class SharedFigures:
     """The figures of an installation. The first caller that asks reads them, and they are kept for a while for others.
 
-    Nothing is read while nobody asks. A caller during a reading gets the previous figures, if there are any. In an
-    event loop, a reading that takes long goes on in the background, and callers get the previous figures meanwhile.
-    They wait for the reading only if there are no figures yet, if nobody has asked for a while, or after ``forget``.
-
-    Completions between two readings are counted if the readings are at most five minutes apart, or at most twice the
-    time for which figures are kept.
+    Nothing is read while nobody asks. While one caller reads, others get the previous figures, if any. In an event
+    loop, if the last reading was long, the next goes on in the background, and its caller gets the previous figures.
+    That caller waits only if there are no figures yet, if nobody has asked for a while, or after ``forget``.
 
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
@@ -101,7 +98,7 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Return how many attempts of a queue were completed since the first reading, as far as readings count them."""
+        """Count a queue's completed attempts since the first reading, without gaps over ``LATELY`` between readings."""
         return self._completed[queue]
 
     @property

@@ -152,10 +152,10 @@ class MessageMixin(ContentMixin, columns.fq_message):
 
     @hybrid_property
     def due_at(self) -> datetime | None:
-        """The instant when the message is due.
+        """The instant when the message is due, with two exceptions.
 
-        For a due message with a priority it is an earlier instant if priorities age in the channel, otherwise None. It
-        is also None for a message that waits for others of its ordering key.
+        For a message that waits for others of its ordering key, this is None. For a due message with a priority, this
+        is None too, or an instant before the due time if priorities age in the channel.
         """
         return instant(self.dequeue_at) if 0 <= self.dequeue_at < _WAITS_FOR_OTHERS else None
 
@@ -265,8 +265,7 @@ class ResultMixin(columns.fq_result):
     """The result of a message that has ended, kept until ``expires_at``.
 
     ``outcome`` is "completed", "cancelled" or "unkept". If it is "unkept", the message is completed, and ``problem``
-    says why its result is missing. ``content`` is the encoded result; None if the handler returned None, or if there is
-    no result.
+    says why there is no result. ``content`` is the encoded result; None if the handler returned None or there is none.
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -393,7 +392,7 @@ class GroupFollowupMixin(columns.fq_group_followup):
 
 @mapping("queue.group makes groups, and workers finish them")
 class GroupNoteMixin(columns.fq_group_note):
-    """A note that a transaction added members to a group (``id`` 0) or ended some; it stays until a worker folds it."""
+    """A note about a group, until a worker folds it. ``id`` is 0 if members were added, else a member that ended."""
 
 
 @mapping("queue.result(engine, ..., timeout=...) writes it")

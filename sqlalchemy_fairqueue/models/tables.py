@@ -1,4 +1,4 @@
-"""Gives the mixins their columns, constraints and indexes from the catalog, and refuses sessions that write their rows.
+"""Gives the mixins the columns, constraints and indexes that ``catalog.json`` lists; lets no session write their rows.
 
 Only the SQL functions keep the invariants of rows: a message that is written without a signal is never delivered.
 """

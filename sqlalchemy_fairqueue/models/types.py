@@ -121,7 +121,7 @@ class Instant(TypeDecorator[datetime]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
-        """Convert an instant to microseconds since the epoch."""
+        """Convert an instant to microseconds since 1970."""
         if value is None:
             return None
         if not isinstance(value, datetime):
@@ -134,7 +134,7 @@ class Instant(TypeDecorator[datetime]):
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """Convert microseconds since the epoch to an instant."""
+        """Convert microseconds since 1970 to an instant."""
         return None if value is None else instant(value)
 
     @property

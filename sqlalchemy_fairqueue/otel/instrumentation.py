@@ -247,7 +247,7 @@ def _measured(queue: str, name: str) -> dict[str, str]:
 
 
 def _seen(span: Span, outcome: Any) -> Any:
-    """Note on the span if a handler wants a retry, a release or a bury, and return its outcome."""
+    """Return *outcome* unchanged. If *outcome* is a Retry, a Release or a Bury, first note this on the span."""
     returned = outcome if isinstance(outcome, type) else type(outcome)
     for kind in (Retry, Release, Bury):
         # A subclass of the application counts as the library's class.

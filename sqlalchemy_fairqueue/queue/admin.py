@@ -116,17 +116,17 @@ class DeadLetters(Facet[QueueBase]):
     def redrive(
         self, where: Where, message_ids: Ids = None, *, limit: int = 1000, **filters: Unpack[DeadLetterFilters]
     ) -> dict[int, str]:
-        """Turn dead letters into ready messages again, the oldest death first. Return the outcome of each by its id.
+        """Turn dead letters into ready messages again. Return the outcome of each dead letter by its id.
 
         The outcomes are "redriven"; "duplicate" if another message holds the key, so the letter stays dead; "missing"
         if no dead letter has the id and fits the filters. A redriven message keeps its id and begins with zero
-        attempts. A full channel takes it too.
+        attempts. A full channel takes it too. Of messages with the same priority, the one that died first goes first.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT the call raises AutocommitError. The call locks the dead letters and their keys, and waits for
-        transactions that add or settle a message with one of these keys. With ids it also waits for another redrive or
-        purge of these dead letters. Without ids it skips locked dead letters and tries at most *limit* (1 to 100,000),
-        first those whose key no message holds. To redrive all, repeat the call until no outcome is "redriven".
+        transactions that add or settle messages with these keys. With ids it also waits for another redrive or purge of
+        these dead letters. Without ids it skips locked dead letters and tries at most *limit* (1 to 100,000), oldest
+        first. Dead letters whose key a message holds come last. To redrive all, repeat until no outcome is "redriven".
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -226,11 +226,11 @@ class Admin(Facet[QueueBase]):
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
-        Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both; so you find no dead letters.
-        Of several messages with the ordering key, the call chooses the leased one, or else the next one.
+        Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both. A dead letter is found only
+        by its id. Of several messages with the ordering key, the call chooses the leased one, or else the next one.
 
-        The outcome is "due"; "unchanged" if it was ready or held; "redriven" if it was dead; "leased"; "duplicate" if
-        it is dead and another message holds its key; "missing" if it is done, withdrawn, or in another queue.
+        The outcome is "due"; "unchanged" if the message was ready or held; "leased" if a consumer holds it; "redriven"
+        if it was dead; "duplicate" if it is dead and another message holds its key; "missing" otherwise.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT the call raises AutocommitError. The call locks the message, and waits for a transaction that
@@ -411,13 +411,13 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
-        """Ask a worker to stop gracefully, as SIGTERM does: for all queues that it serves, and within its grace.
+        """Ask the queue's worker *consumer* to stop gracefully, as SIGTERM does. If several have this name, all stop.
 
-        The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
-        are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
-        in all processes. A worker that starts after the commit works on; so a supervisor that restarts workers restarts
-        this one too. The call waits until other transactions that have asked the same worker end. It returns whether a
-        consumer of that name has an unexpired lease in this queue; an idle worker has none if it does not listen.
+        A worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
+        are busy. It stops for all queues that it serves, within its grace, and logs who asked (*by*, or else the
+        database role). A worker that starts after the commit ignores the request. The call waits for the end of
+        other transactions that have asked the same worker. It returns whether a consumer of that name has an unexpired
+        lease in this queue. An idle worker that does not listen may lack a lease; it stops even if the result is False.
         """
         check_name("consumer", consumer)
         check_names(by=by)
@@ -452,8 +452,7 @@ class Admin(Facet[QueueBase]):
         """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
         Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs. Only a
-        queue that records its history knows what was served, and how long handlers took. The call reads the samples in
-        question and at most 10,000 attempts of the history.
+        queue with a history knows what was served, and how long handlers took. The call reads at most 10,000 attempts.
 
         *over* is how far back to look, a minute to a day. The points are 1, 5 or 15 minutes apart, 100 at most.
         """

@@ -145,7 +145,7 @@ class QueueBase:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
     def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:
-        """Record operations on a session; send them at once on a connection, or on an engine in a transaction."""
+        """Record operations on a session; send them at once on other targets. Return *result*, such as a receipt."""
         if (session := session_of(where)) is not None:
             if operations:
                 record(session, operations)
@@ -167,9 +167,9 @@ class QueueBase:
     def _ask(
         self, where: Where, work: Callable[[Connection], R], *, settles: bool = False, enqueues: str | None = None
     ) -> R:
-        """Call *work* at once: on an engine by :func:`run`, else in the transaction of the session or connection.
+        """Call *work* at once and return its result: on an engine by :func:`run`, else in the caller's transaction.
 
-        In the lock order, *settles* makes the call a settlement. *enqueues* names a channel that the call enqueues to.
+        If *settles*, the transaction may not enqueue afterwards. *enqueues* is the channel that *work* enqueues to.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 

@@ -43,8 +43,8 @@ class ConfigurationMethods(QueueBase):
                 fields; the first such change starts from ``Queue(defaults=...)``.
             max_concurrency: Most leased messages of the whole queue, in addition to the limits of its channels; no
                 dequeue exceeds it. None: no limit. A lowered limit stops deliveries until fewer messages are leased.
-            max_cost_out: Most that leased messages cost together; the cost charged at their delivery counts. A message
-                that costs more by itself is delivered when no other message of the queue is leased. None: no limit.
+            max_cost_out: Most that leased messages cost together, as charged when they were delivered. A message that
+                costs more by itself is delivered when no other message of the queue is leased. None: no limit.
             rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API. A
                 :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of cost"``. None: no rate.
             limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
@@ -104,15 +104,14 @@ class ConfigurationMethods(QueueBase):
 
         Args:
             channel: A missing channel is created with the policy that an enqueue would give it.
-            policy: Replaces the whole policy and takes the channel off its plan. A plan given later decides all fields.
+            policy: Replaces all fields and takes the channel off its plan. A plan from a later call decides all fields.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument, on a session at the COMMIT.
             reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again; if the
                 channel follows no plan, the queue's configured defaults decide. ``"all"``: every field. After ``"all"``
                 with ``plan=None`` the channel counts as never configured, and housekeeping forgets it when it is idle.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Other fields
-                stay; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here,
-                even as None, overrides the plan until it is reset.
+                stay. None lifts a limit. A field given here, even as None, overrides the plan until it is reset.
 
         The change applies from the next dequeue after the commit. If transactions change different fields at the same
         time, all their changes take effect. The call locks the channel's state. If it sets max_concurrency or

@@ -52,9 +52,9 @@ _SHARED = ("queue", "lease", "holds_slot", "is_timed", "keeps_result")
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    *name* is stored with its leases. If a dequeue takes messages, the consumer calls *keep* with their lease and with
-    ``time.monotonic()`` from before the dequeue. *keep* returns the lease for the deliveries; a worker's *keep* returns
-    one that the worker extends. *is_held_up*: the last dequeue found something due that other transactions have locked.
+    The database stores *name* with each lease. *keep* may replace the Lease of a dequeue, for example by a Lease that a
+    worker extends. *keep* gets the Lease and the ``time.monotonic()`` from before the dequeue, and returns the Lease
+    for the deliveries. *is_held_up*: the last dequeue found something due that other transactions have locked.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Consumer:
 
     @property
     def lease_id(self) -> int | None:
-        """The id of the newest remembered lease, or None. A dequeue for the same duration may use the lease again."""
+        """The id of the newest remembered lease, or None if no lease is remembered."""
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:
@@ -94,7 +94,7 @@ class Consumer:
                 return
 
     def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Deliveries:
-        """Dequeue and commit. If a bad message makes this fail, bury it or pause its channel, and dequeue again."""
+        """Dequeue and commit. The call buries a message that makes it fail, or pauses its channel, and tries again."""
         if self._process != os.getpid():
             self._forget()
         check_installed(connection, self._target.schema)

@@ -92,10 +92,10 @@ class DeliveryMethods(QueueBase):
         """Settle deliveries whose work is done, and delete their messages.
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
-        business effects and completion happen together or not at all. On an engine the call still settles the
-        deliveries that are not lost, and then raises LeaseLost. In a handler, if the worker knows already that one is
-        lost, the call itself raises LeaseLost and settles none. A completion after the end of the lease counts until a
-        dequeue takes the message back. Settlements lock only the messages, in the order of their ids.
+        business effects and completion happen together or not at all. On a connection the call raises LeaseLost. On an
+        engine the call settles the other deliveries, and then raises LeaseLost. If a worker already knows that one of
+        *deliveries* is lost, the call raises LeaseLost on any target and settles none. A completion after the end of
+        the lease counts until a dequeue takes the message back. Settlements lock only the messages, ordered by id.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel

@@ -85,7 +85,7 @@ class _Members:
         return self.enqueue_many([job.prepare(channel, *args, **kwargs)])[0]
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages: prepared calls of jobs, or any Enqueue. The header ``group`` of each has the group's id.
+        """Add messages: prepared calls of jobs, or any Enqueue. Each gets a header ``group`` with the group's id.
 
         Only a message with the outcome "created" becomes a member. A message with its own header ``group`` raises
         InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
@@ -205,15 +205,14 @@ class GroupMethods(EnqueueMethods):
         Within about a second after the last member has ended, or after the commit if there are no members, a worker of
         any queue of the installation enqueues the follow-up, exactly once. A member has ended when it is completed,
         dead, cancelled or purged; a retry or the death of a worker does not end it. A redriven dead letter is delivered
-        outside of the group. If another message replaces a member by its key, the member stays a member, with the new
-        content. While the channel of the follow-up is full, the follow-up waits. The handler of the follow-up
-        reads the counts of the group from ``context.after_group``.
+        outside of the group. A member that another message replaces by its key stays a member, with the new content.
+        While its channel is full, the follow-up waits. Its handler reads the counts from ``context.after_group``.
 
         Args:
             session: For an AsyncSession too, use a plain ``with``, since everything is only recorded.
             then: The follow-up: a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
                 Enqueue for this queue, without on_duplicate, coalesce, cost and unique_for. None: no message follows.
-            on_failure: The follow-up if a member failed or was cancelled. None: *then* follows in that case too.
+            on_failure: The follow-up if a member became a dead letter or was cancelled or purged. None: *then* follows.
 
         Example:
             >>> then = Enqueue(channel="customer-7", payload={"run": 1}, kind="report")

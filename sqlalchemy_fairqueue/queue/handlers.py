@@ -270,8 +270,8 @@ class HandlerMethods(LifespanMethods):
 
         Args:
             retry: A policy for this kind instead of the worker's.
-            timeout: How long a call may take; then the attempt has failed, and the message is retried or buried at
-                once. An async function is cancelled and a child process killed. A thread cannot be interrupted: its
+            timeout: How long a call may take; then the attempt has failed, and the retry policy decides about the
+                message. An async function is cancelled and a child process killed. A thread cannot be interrupted: its
                 function goes on, and counts towards ``concurrency``. But its session refuses to commit,
                 ``context.check()`` raises, and nothing that the function does settles the message. Default: no limit.
             isolation: "process" runs the function in a child process, for code that may hang or crash. The child is
@@ -282,8 +282,8 @@ class HandlerMethods(LifespanMethods):
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
                 function raises, its exception decides about all deliveries; but if a message of the batch was
-                cancelled, the others are released. A message that was tried before comes alone, so that a message that
-                fails each time makes no others dead letters. Limits, rates and costs count each message.
+                cancelled, the others are released. A message that was tried before comes alone. So a message that fails
+                each time does not turn others into dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))

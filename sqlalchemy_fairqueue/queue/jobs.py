@@ -208,7 +208,7 @@ class _Declare:
 
 
 class _DeclareBatch(_Declare):
-    """The type of what ``Queue.job(batch=...)`` returns: the function takes a list, and each enqueue one item of it."""
+    """The type of what ``Queue.job(batch=...)`` returns: the function takes a list, and ``enqueue`` takes one item."""
 
     @overload  # type: ignore[override]
     def __call__(self, function: Callable[[Context, S, list[T]], Any], /) -> Job[[Context, S, list[T]], [T], Any]: ...

@@ -112,9 +112,9 @@ class LookupMethods(QueueBase):
         cancelled while leased is still found by its id, but not by its *key*. If several messages have the
         *ordering_key*, the call returns the leased one, or else the one that goes next.
 
-        ``wait.takers`` names channels that hold capacity, each with the share that its weight gives it (``entitled``).
-        These shares are upper bounds in large queues, since the call reads a bounded part of a queue, such as 1,000
-        ready channels; ``queue.admin.contention`` reads all channels.
+        ``wait.takers`` names up to three other channels whose leased messages take what the message waits for.
+        ``entitled`` of each is the share of all leased messages that its weight gives it. In large queues this share is
+        an upper bound, since the call reads at most 1,000 ready channels; ``queue.admin.contention`` reads all.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -164,8 +164,8 @@ class LookupMethods(QueueBase):
         next page, give ``page.next`` as *after* and the same filters; on the last page ``page.next`` is None.
 
         A page also ends when the call has looked at *scan* (1 to 1,000,000) messages. Some of these may not match the
-        filters, so a page before the last may be empty. With ``state="leased"``, and with a *channel* but no *state*,
-        the call reads the ids of all leased messages of the queue.
+        filters, so a page before the last may be empty. The call reads the ids of all leased messages of the queue if
+        *state* is "leased". It reads these ids too if you give a *channel* but no *state*.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id

@@ -170,8 +170,8 @@ class ResultMethods(HandlerMethods):
                 raise ResultNotKept(message_id, f"it was kept until {found.expires_at:%Y-%m-%d %H:%M:%S} UTC")
             case "gone":
                 problem = (
-                    f"it expired and was deleted, or queue {self.name!r} kept no results when the message was delivered"
-                    ": see queue.configure(result_retention=...), or the message was purged or rolled back"
+                    f"it expired and was deleted, or queue {self.name!r} kept no results when it was delivered "
+                    "or completed: see queue.configure(result_retention=...), or the message was purged or rolled back"
                 )
                 raise ResultNotKept(message_id, problem)
         raise UnknownMessage(message_id, self.name)

@@ -52,7 +52,10 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolved(annotations: dict[str, Any], function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
-    """Return the types of *annotations* of a function; raise an error, such as NameError, if one cannot be resolved."""
+    """Return the types that *annotations* name in the module of *function*; *extras* keeps ``Annotated[...]``.
+
+    If an annotation cannot be resolved, the call raises an error such as NameError.
+    """
     # A stand-in with these annotations alone, since get_type_hints resolves all annotations of what it is given.
     alone: Any = type("Annotated", (), {})()
     alone.__annotations__ = annotations

@@ -124,8 +124,7 @@ class QueueAttempts:
         self.names: list[str] = [names[number] for number in name_of]
         self.counts = np.bincount(self.channel, minlength=len(ids))
         ready, started = numbers(rows, "ready_at"), numbers(rows, "started_at")
-        # If a clock was set back, a start may be recorded before the time when the message was ready, or an end before
-        # its start. The start then gets the ready time, and the end gets the time of the start.
+        # If a clock was set back, a start may be recorded before the ready time, or an end before the start.
         started = np.maximum(started, ready)
         finished = np.maximum(started, numbers(rows, "finished_at"))
         self.ready, self.started, self.finished = ready, started, finished
@@ -150,7 +149,7 @@ def check_label_column(column: str, names: Sequence[str]) -> None:
 
 
 def last_labels(attempts: pa.Table, column: str) -> LastLabels:
-    """Return by channel the end of the last attempt that has a label of the tenant in *column*, and this label."""
+    """Return for each channel when its last attempt with a tenant's label in *column* ended, and this label."""
     table = pa.table({
         "channel": attempts["channel"].cast(pa.string()),
         "label": attempts[column].cast(pa.string()),

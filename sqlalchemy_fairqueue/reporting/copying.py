@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-# COPY escapes line ends and tabs within values, so no quotes are needed. An empty line is an empty text in a frame
-# with one column.
+# COPY escapes line ends and tabs in values, so no quotes are needed. With one column, an empty line is an empty text.
 _PARSE = csv.ParseOptions(
     delimiter="\t", quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False
 )
@@ -71,7 +70,7 @@ def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
 def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_threads: bool) -> pa.RecordBatch:
     """Parse a chunk of rows, in which instants and durations are microseconds, and binaries are hexadecimal digits.
 
-    The server sends some columns as the difference from another column; *since* maps their names to that column's name.
+    A column may be sent as its difference from a base column; *since* maps the column's name to the base column's name.
     """
     read = csv.ReadOptions(column_names=schema.names, use_threads=use_threads, block_size=len(text) + 1)
     convert = csv.ConvertOptions(

@@ -43,7 +43,10 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ArchiveFile(NamedTuple):
-    """A file of a UTC day (days since 1970-01-01): its attempts by transactions with ids from *low* to below *high*."""
+    """A file of an archive, with attempts that ended on one UTC day (*day* days after 1970-01-01).
+
+    The transactions that recorded these attempts have ids from *low* to below *high*.
+    """
 
     day: int
     low: int
@@ -78,12 +81,12 @@ def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
 
 
 def superseded(paths: Iterable[str]) -> set[str]:
-    """Return the files whose rows another file of the day has too; readers skip these during a compaction."""
+    """Return the files whose rows another file of the day has, too; readers skip these files during a compaction."""
     return {path for file, path, reached in _in_order(paths) if 0 < file.high <= reached}
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether a day's files skip transactions from id 0 on, as when a compaction runs during the listing."""
+    """Return whether any day's files leave out transaction ids between 0 and the last; a compaction can cause that."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 

@@ -272,7 +272,7 @@ def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
 
 @compilable
 def _join(members: Any, index: Any, size: int, channel: int) -> int:
-    """Put a channel after the first *size* members and into *index*, unless it is a member. Return the new size."""
+    """Unless a channel is one of the *size* members, append it and note its place in *index*. Return the new size."""
     if index[channel] >= 0:
         return size
     index[channel] = size
@@ -283,9 +283,9 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
 def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
     """Go through the windows of fair shares, and fill *shares*. Return in how many windows messages started.
 
-    In a window, a channel demands the messages that it had ready at the beginning, but not more than its policy allows,
-    or the messages that it received if these are more. *ready_size* has the size of each message in the order in which
-    they became ready, *started_size* in the order in which they started. A size is 1, or the cost for shares of cost.
+    A channel's demand in a window is the number of messages that it had ready at the beginning, at most the number that
+    its policy allows. If it received more, the received number is its demand. *ready_size* has the sizes of messages in
+    the order of becoming ready, *started_size* in the order of starts. A size is 1, or the cost for shares of cost.
     """
     ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]
     shares = Shares(*shares)

@@ -60,9 +60,8 @@ def measure_queue(
 ) -> MeasuredQueue:
     """Measure one queue from its attempts; raise InvalidArgument if two channels have the same id.
 
-    Channels that *policies* lacks have weight 1 and no limits. *window* is the width of the windows over time, by
-    default such that about 240 or fewer cover the history. By default the kernel is compiled if numba is installed and
-    the history is long enough.
+    Channels without a policy have weight 1 and no limits. *window* is the width of the windows over time; by default,
+    about 240 or fewer cover the history. By default, the kernel is compiled for long histories if numba is there.
     """
     check_ids(rows)
     return _Queue(QueueAttempts(rows), policies, window, compile_=compile_).figures()

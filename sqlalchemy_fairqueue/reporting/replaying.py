@@ -127,13 +127,14 @@ def advice_of(
     """Return advice for a queue; None if no tenant but the culprit was denied its share or misses the objective.
 
     The culprit is the tenant that received most of what others were denied; if nobody was denied anything, the tenant
-    that occupied the workers longest. Three limits of concurrency are tried for the culprit: half of the workers, a
-    quarter of the workers, and 1. Each must be below the number of workers and the culprit's present limit. Of the
-    limits that shorten the mean wait of the others by more than a tenth, the limit that shortens it most is advised.
+    that occupied the workers longest. If *again*, the replay under the recorded policies, is trusted, three limits of
+    concurrency are tried for the culprit: half of the workers, a quarter of the workers, and 1. Each must be below the
+    number of workers and the culprit's present limit. Of the limits that shorten the others' mean wait
+    (``Advice.before``) by more than a tenth, the limit that shortens it most is advised.
 
-    If others follow the culprit's plan, the limits are also tried for the whole plan. A limit of the plan is advised
-    instead if the channels outside of the plan then wait more than a tenth less than under the limit for the culprit
-    alone, if any. Waits are compared with *again*, the replay as recorded; if it is not trusted, no limit is tried.
+    If other channels follow the culprit's plan, the limits are also tried for the whole plan. Only the wait of channels
+    outside of the plan counts then. If a limit for the culprit alone was found, a limit of the plan is advised instead
+    only if it leaves a fraction of the mean wait that is smaller by more than a tenth.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -152,7 +153,10 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return who follows *channel*'s plan; None if no other does, or all *sufferers* (denied or late channels) do."""
+    """Return who follows *channel*'s plan; None if no other channel does, or if all *sufferers* do.
+
+    *sufferers* are the channels that were denied a part of their share or miss the objective.
+    """
     plan = plans.get(channel)
     if plan is None:
         return None

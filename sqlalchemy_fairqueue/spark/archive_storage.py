@@ -52,7 +52,7 @@ class Marker:
     """The content of the file ``_fairqueue.json``, which names the history of an archive.
 
     Attributes:
-        pruned: The id of an entry of ``fq_pruned_history``. Rows count as lost only if a later entry tells of them.
+        pruned: Entries of ``fq_pruned_history`` up to this id are dealt with. Only later entries can tell of lost rows.
         archive: A random name, which a process locks while it changes the archive.
         columns: The version of the columns in the archive's newest files. Older files lack newer columns.
     """

@@ -96,8 +96,7 @@ def archive(
     Args:
         spark: A classic session; not Spark Connect, since the run uses the session's file systems.
         path: A folder on a file system of the session with atomic renames.
-        dsn: The database of the history; or give *dsn_env*, the variable that has the dsn on the driver and on the
-            executors.
+        dsn: The database of the history; or give *dsn_env*, the variable that has the dsn on driver and executors.
         schema: The schema of the installation, by default the connection's current schema.
         today: Whether to archive the present day so far, which creates a file at each run.
         num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
@@ -171,13 +170,12 @@ def compact_archive(
 ) -> tuple[CompactedDay, ...]:
     """Join the files of each day that has several files in the archive at *path*.
 
-    :func:`read_archive` and the report see each attempt exactly once at any time. A run that dies loses and doubles
-    nothing; the next run of this function or :func:`archive` removes its leftovers. A query that began before
-    the day's files were joined fails if it opens one of them; repeat such a query.
+    A query of :func:`read_archive`, or a report, sees each attempt exactly once, or fails. If the run removes the old
+    files of a day while a query still reads them, the query fails: repeat it. If a run dies, no attempt is lost or
+    doubled. The next run of this function or of :func:`archive` removes what the dead run left.
 
     Args:
-        dsn: The database of the archive's history, where the archive is locked. *dsn_env* and *schema* are as for
-            :func:`archive`.
+        dsn: The database of the archive's history and lock. *dsn_env* and *schema* are as for :func:`archive`.
         min_files: Join days with at least this many files.
 
     Raises:
@@ -248,9 +246,10 @@ def _raw_options(**given: Any) -> dict[str, str]:
 def pending_rows(
     connection: psycopg.Connection, schema: str, archived: Mapping[int, int], high: int, until: int
 ) -> dict[int, int]:
-    """Return how many rows the archive lacks, by day, of days before *until* and of transactions below *high*.
+    """Return how many rows the archive lacks, for each day before *until* from which rows are missing.
 
-    Call this function outside of a transaction.
+    Only rows that transactions below *high* recorded count. *archived* is the result of :func:`archived_through`. Call
+    this function outside of a transaction.
     """
     found: dict[int, int] = {}
     with connection.transaction():
@@ -284,8 +283,8 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
     """Return the files of the archive, after removing what dead runs left.
 
-    Raise OriginChanged as :func:`check_origin` does for the archive's origin and *now*. In that case remove nothing,
-    since a lock in another database does not keep other processes from the archive.
+    If :func:`check_origin` raises OriginChanged for the archive, nothing is removed: the archive's other processes may
+    hold their lock in another database, and then this run's lock does not keep them out.
     """
     found = {file.path: file for file in storage.archive_files()}
     covered = superseded(found)

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def _unpacked(packed: bytes, pin: str) -> Any:
-    """Unpickle on an executor. This function must not use names of this module, since it is pickled by value."""
+    """Unpickle *packed* on an executor. If a module is missing there, the error names *pin*, the version to install."""
     import pickle  # noqa: PLC0415 - nothing but the function itself is there
     import platform  # noqa: PLC0415
     import sys  # noqa: PLC0415
@@ -39,7 +39,7 @@ def _unpacked(packed: bytes, pin: str) -> Any:
         ) from None
 
 
-# Functions of the module ``__main__`` are pickled by value.
+# Functions of the module ``__main__`` are pickled by value. So _unpacked must not use names of this module.
 _unpacked.__module__ = "__main__"
 
 

@@ -115,7 +115,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
-    """Raise BadOption if an option has a copy ``option.NAME``, which Spark adds only for a table of its catalog."""
+    """Raise BadOption for a table of Spark's catalog. Only then does Spark pass each option also as ``option.NAME``."""
     names = {name.lower() for name in given}
     if any(name.startswith(_COPY) and name.removeprefix(_COPY) in names for name in names):
         raise BadOption(
@@ -153,7 +153,10 @@ def option_name(name: str) -> str:
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """Return a text that *what* *given* is unknown; it names a similar one of *names*, or all *names* and *others*."""
+    """Return an error text: the *what* (``"option"``, ``"column"``) named *given* is unknown.
+
+    The text suggests the most similar of *names*. If none is similar, it lists all *names*, followed by *others*.
+    """
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
@@ -326,7 +329,7 @@ class WriteOptions(PolicyFields, TargetOptions):
     Attributes:
         job_id: The id of the load: a second load with the same id enqueues nothing. Without an id, a repeated load
             enqueues all rows again. A stream needs an id.
-        then: The follow-up of each group in the frame's column ``group``. A text is JSON with the fields of an Enqueue:
+        then: The follow-up of each group in the frame's column ``group``. Give an Enqueue, or its fields as JSON:
             ``{"channel": "a", "payload": 1, "kind": "report"}``.
         on_failure: The follow-up if a member failed or was cancelled.
     """

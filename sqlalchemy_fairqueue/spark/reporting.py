@@ -234,7 +234,7 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
 
 
 def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """Return a function's result for each group. Raise its InvalidArgument here; its other errors fail Spark's job."""
+    """Return *function*'s result for each group. Raise an InvalidArgument of *function* as such, not Spark's error."""
     rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
     found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
     for one in found:

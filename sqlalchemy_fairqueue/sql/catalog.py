@@ -45,9 +45,9 @@ _SET = text(
 
 
 def read_catalog(connection: Connection, schema: str) -> Catalog:
-    """Read the objects of a schema that have a name of any version of fairqueue, and what belongs to these objects.
+    """Read the objects of a schema that are named like an object of any version of fairqueue, and what belongs to them.
 
-    Partitions belong to their table and are left out. This locks nothing, and reads only the catalog.
+    Partitions belong to their table and are left out. This locks nothing, and reads only PostgreSQL's catalog.
     """
     names = names_of_ours(schema)
     ours, stages_schema = query("ours"), STAGE_SCHEMA.format("cast(:schema as text)")

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.sql.schema import block, grants_guard, part, quoted, q
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return a DO block that revokes functions from PUBLIC and lets the tables' owner own them, if the role may."""
+    """Return a DO block that revokes functions from PUBLIC. If the migrating role may, they get the tables' owner."""
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 

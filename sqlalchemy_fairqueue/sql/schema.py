@@ -93,8 +93,8 @@ def part(file: str, /, **values: str) -> str:
 def block(body: str, schema: str | None, variables: Mapping[str, str] | None = None) -> str:
     """Return a DO block, in which ``v_schema`` is the name of the target schema.
 
-    The block's search_path has only pg_catalog: otherwise somebody who may create functions in a schema of the
-    search_path could make the migrating role call one. The end of the block restores the search_path from ``v_path``.
+    The block's search_path has only pg_catalog. Otherwise the migrating role could call a function that somebody else
+    has put into a schema of the search_path. The end of the block restores the search_path from ``v_path``.
     """
     declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
     return (
@@ -135,12 +135,12 @@ _OF_STAGES = {"v_stages": "text", "v_owner": "text", "v_stage": "record"}
 
 
 def make_stage_schema(schema: str | None) -> str:
-    """Return a DO block that creates the schema of staging tables if it is missing, or warns if the role may not."""
+    """Return a DO block that creates a missing schema of staging tables, or warns if the migrating role may not."""
     return block(part("make_stages", name=STAGE_SCHEMA.format("v_schema")), schema, _OF_STAGES)
 
 
 def drop_stage_schema(schema: str | None) -> str:
-    """Return a DO block that drops staging tables, as far as the role may, and their schema if nothing is left."""
+    """Return a DO block that drops staging tables, as far as the migrating role may, and then their schema if empty."""
     columns = f"array[{', '.join(quoted_literal(column) for column in sorted(STAGE_COLUMNS))}]"
     name = STAGE_SCHEMA.format("v_schema")
     return block(

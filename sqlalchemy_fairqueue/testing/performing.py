@@ -247,12 +247,12 @@ def drain(
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession, await
             the call; async handlers get this session, and plain handlers its Session.
-        limit: Most messages to perform, since a handler that enqueues itself would run for ever.
+        limit: The most messages to perform, since a handler that enqueues itself would run for ever.
         resources: As for :func:`perform`.
 
     Raises:
-        InvalidArgument: *session* is no session, more than *limit* messages are due, a kind has no handler, or the
-            handler is async and *session* is not, or takes a resource that *resources* lacks.
+        InvalidArgument: *session* is no session; more than *limit* messages are due; a kind has no handler; a handler
+            takes a resource that *resources* lacks; or a handler is async, and *session* is not.
         Exception: What a handler raised, if a worker would count it as a failure; the savepoint is rolled back. But an
             exception that the handler's RetryPolicy names settles the message, as for :func:`perform`.
 

@@ -105,8 +105,8 @@ def inline(
 ) -> Block[list[Performed]]:
     """In a ``with`` block, perform at each commit of the session what it has enqueued, before ``commit()`` returns.
 
-    Messages are performed as by :func:`drain`, so a test that rolls back leaves nothing behind. But each queue's
-    handlers get a session of their own, on the connection of *session*. Commits of other sessions on that connection
+    Messages are performed as by :func:`drain`, so a test that rolls back leaves nothing behind. But at each commit, the
+    handlers of a queue share a new session on the connection of *session*. Commits of other sessions on that connection
     perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
 
     Args:
@@ -200,7 +200,8 @@ class DatabaseClock:
 
     This class replaces the SQL function that tells the time, for all connections: the new function adds an offset. Use
     the class only in databases of tests, since the new function stays there: :meth:`reset` sets only the offset to
-    zero. InvalidArgument is raised unless *schema* (None: the database) has exactly one installation.
+    zero. InvalidArgument is raised if *schema* has no installation. If *schema* is None, InvalidArgument is raised
+    unless the database has exactly one installation.
 
     Example:
         >>> clock = DatabaseClock(engine)

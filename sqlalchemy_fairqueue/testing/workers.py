@@ -40,7 +40,7 @@ class Workers:
         return worker
 
     def stop(self) -> None:
-        """Stop all started workers, without grace by default."""
+        """Stop all started workers. Each gets the ``grace`` that it was started with, by default none."""
         self._started.close()
 
 
@@ -51,7 +51,7 @@ class AsyncWorkers:
         self._engine = engine
 
     def __call__(self, *queues: Queue, **options: Any) -> AsyncWorker:
-        """Return a worker for an ``async with`` block; the end of the block stops it, without grace by default."""
+        """Return a worker for an ``async with`` block. The end of the block stops it, by default without grace."""
         return AsyncWorker(self._engine, *queues, **{"grace": _NO_GRACE, **options})
 
     async def drain(self, *queues: Queue, **options: Any) -> AsyncWorker:

@@ -40,8 +40,8 @@ class Change:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
         used_plan: The plan that a channel shall follow.
         channel: The channel whose state row the change locks.
-        makes: The policy, as JSON, for a missing channel if the queue has no defaults. None: no channel is created.
-        limits: Whether the channel or queue may get a limit; the messages that are leased already must then be counted.
+        makes: If set, a missing channel is created. If the queue has no defaults, the channel gets this policy (JSON).
+        limits: Whether the change can set a limit of the channel or queue, so that leased messages must be counted.
     """
 
     target: Target
@@ -58,7 +58,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue, except limits. The first change of ``defaults`` starts from ``target.policy``."""
+    """Change a queue's settings except limits. Its first ``defaults`` are ``target.policy`` with the changed fields."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 

@@ -114,8 +114,8 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    *cost* is the actual cost; if None, the charge of the delivery stays. *charged* is that charge in milliseconds if a
-    worker has raised it while the handler ran, otherwise None.
+    *cost* is the actual cost; None leaves the cost as it was charged. In a queue that is fair by seconds, a worker can
+    charge while the handler runs. If it did, *charged* is the charge so far in milliseconds; otherwise None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -370,7 +370,7 @@ class Members:
             raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that counts new members: "joined", "lost", "cancelled", or "stranger" (may not add any)."""
+        """Return the call that counts new members. The call's value is "joined", "lost", "cancelled" or "stranger"."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
@@ -402,7 +402,7 @@ def enqueue_steps(
     Args:
         leased: Ids of messages that the transaction locks later, besides those that it settles or cancels. An enqueue
             that may lock messages itself (replace, coalesce) locks all of these messages at once, ordered by id.
-        cancelled: From :func:`cancelled_messages`. To reuse a key after its message's cancel raises DuplicateMessage.
+        cancelled: From :func:`cancelled_messages`. A later enqueue with such a message's key raises DuplicateMessage.
         refusing: Whether the steps are sent together with the COMMIT; a statement then fails where Python would raise.
     """
     steps = [] if members is None else members.make_steps()

@@ -75,7 +75,7 @@ class Guard(Protocol):
         """Raise an exception if the commit that is about to begin must fail."""
 
     def failed(self, error: BaseException) -> None:
-        """Note a driver error on a connection of the session, as SQLAlchemy raises it."""
+        """Note a driver error on a connection of the session; *error* is the exception that SQLAlchemy raises."""
 
 
 @dataclass(slots=True, eq=False)

@@ -58,7 +58,10 @@ def check_page(what: str, last: object, kind: type) -> None:
 
 
 def checked_position(after: object, filters: str, *bounds: range) -> tuple[int, ...]:
-    """Return the numbers in *after*, a ``page.next``; each must be in its range. The error says to repeat *filters*."""
+    """Return the numbers in *after*, the ``next`` of an earlier page.
+
+    If a number is missing or out of its *bounds*, raise InvalidArgument, which says to give the same *filters* again.
+    """
     words = after.split(".") if isinstance(after, str) else []
     try:
         numbers = tuple(map(int, words))
@@ -108,7 +111,7 @@ def check_text(what: str, value: object) -> str:
 
 
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> timedelta:
-    """Check that a timedelta is *least* to 365 days. Return a plain one, since a subclass may calculate differently."""
+    """Check that a timedelta is between *least* and 365 days. Return it as a plain timedelta if it is of a subclass."""
     plain = duration(microseconds(value)) if isinstance(value, timedelta) else None
     if plain is None or not least <= plain <= _YEAR:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

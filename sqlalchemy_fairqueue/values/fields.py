@@ -36,7 +36,7 @@ RateUnit = Literal["messages", "cost"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rate:
-    """Most messages, or most cost, in a time: on average *count* each *per*, at most *burst* in a row.
+    """The most messages, or the most cost, in a time: on average *count* each *per*, at most *burst* in a row.
 
     The limit is exact: in any time t, at most ``burst + t * count / per`` messages are delivered (generic cell rate
     algorithm, ITU-T I.371). A rate of cost bounds what the messages cost in the same way, but the last message may

@@ -60,12 +60,12 @@ class Enqueue:
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
             such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
             settlement can correct it.
-        unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
-            outlives this period keeps the key until it ends. None: as long as the message lives. Once the message has
-            ended, only new messages that have a unique_for too find the key taken. The receipt of "skip" and the error
-            of "raise" name the message that began the period, even if it has ended. If a new message has "replace" and
-            a unique_for, it rewrites that message, if that message waits, and begins the period anew. If that message
-            is leased or has ended, nothing is added while the period lasts; the outcome is "duplicate".
+        unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that lives
+            longer keeps the key until it ends. The period of an ended message counts only for new messages that have a
+            unique_for themselves. For these, the receipt of "skip" and the error of "raise" name the message that began
+            the period, even if it has ended. While that message waits, a "replace" rewrites it and begins the period
+            anew. If that message is leased or has ended, a "replace" adds nothing while the period lasts; the outcome
+            is "duplicate". None: the key is taken as long as the message lives.
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A message that waits for a retry holds the next
@@ -73,7 +73,7 @@ class Enqueue:
             letter holds them back too. The ordering keys of a channel take turns.
         coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer; a leased
             message does not wait. The waiting message keeps its payload and time. It is not delivered before this
-            transaction ends, so its handler sees what this transaction committed. Needs an ordering_key, and no key.
+            transaction ends, so its handler sees what this transaction committed. Give an ordering_key and no key.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -203,8 +203,7 @@ class CancelReceipt:
             holds it; it is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing":
             the message has ended, or the queue never had it. For several messages: "leased" if any is leased, else
             "cancelled" if any was cancelled, else "missing".
-        outcomes: The outcome of each message, by id; None as long as *outcome* is None. If the cancel named messages by
-            a key that none has, it is empty.
+        outcomes: The outcome of each message, by id; None while *outcome* is None; empty if no message has that name.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.cancel`
@@ -336,7 +335,8 @@ class Delivery:
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
-        settled: Empty until this process has settled it, on a session until the commit; then the verb: ["complete"].
+        settled: A list of the verb by which this process has settled the message, such as ["complete"]. The list is
+            empty until the settlement, on a session until the COMMIT.
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether the queue kept results at the delivery; otherwise a completion stores none.
 
@@ -397,7 +397,7 @@ class Batch:
 
     Attributes:
         max_messages: 2 to 1,000.
-        max_cost: Most that the messages cost together, in the unit of ``enqueue(cost=)``; a single one may cost more.
+        max_cost: The most that the messages cost together, in the unit of ``enqueue(cost=)``. One alone may cost more.
 
     Example:
         >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))

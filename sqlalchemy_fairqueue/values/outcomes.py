@@ -19,8 +19,7 @@ class Outcome(Exception):
     """An outcome that a handler asks for, by raising or by returning it; it decides how the delivery is settled.
 
     The handler's session, if it has one, rolls back if the outcome is raised, and commits if it is returned. Outcomes
-    of one class with equal arguments are equal. A subclass, ``class RateLimited(Retry)``, means the same as its base
-    class everywhere.
+    of one class with equal arguments are equal. A subclass, ``class RateLimited(Retry)``, counts as its base class.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -190,7 +189,7 @@ class RetryPolicy:
                     )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """Return the wait after this attempt, from 1. *chance* returns a number from 0 (longest wait) to 1 (shortest).
+        """Return the wait after *attempt* (first: 1). *chance* returns a number from 0 (longest wait) to 1 (shortest).
 
         Example:
             >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2)

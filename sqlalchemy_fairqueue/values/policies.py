@@ -42,7 +42,7 @@ UNSET: Final = Unset.UNSET
 # Without slots, since ChannelStats has this and another base, and only one of the two may have slots.
 @dataclass(frozen=True, kw_only=True)
 class PolicyFields:
-    """The fields of a policy, for all code that checks, sets, stores or shows them. ChannelPolicy tells exceptions."""
+    """The fields of a policy, for code that checks, sets, stores or shows them. ChannelPolicy explains each field."""
 
     max_concurrency: int | None = Count(
         help="The most leased messages of a channel at once, kept exactly.", none="no limit", holds=_NEXT_DEQUEUE
@@ -87,21 +87,20 @@ class ChannelPolicy(PolicyFields):
     """How a channel is served: its weight and its limits. None means no limit unless a field says otherwise.
 
     Attributes:
-        max_concurrency: Most messages of the channel that consumers hold at once; no dequeue exceeds it.
-        max_cost_out: Most that the leased messages cost together; the cost charged at their delivery counts. A message
+        max_concurrency: The most messages of the channel that consumers hold at once; no dequeue exceeds it.
+        max_cost_out: The most that the leased messages cost together; the cost charged at delivery counts. A message
             that costs more by itself is delivered when no other message of the channel is leased.
-        rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".
+        rate: The most messages, or the most cost, in a time: a :class:`Rate` or its text, such as "50/s".
         weight: The share of the service. While two channels have work, weight 3 gets three times the share of weight 1.
-        max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond it. Concurrent
-            transactions may exceed it by what they enqueue, and a full channel still takes back retried and released
-            messages.
+        max_backlog: The most undelivered messages of the channel; on_full decides about enqueues beyond it. Concurrent
+            transactions may exceed it by what they enqueue. A full channel still takes back retries and releases.
         on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" and count the message.
         priority_aging: The wait that counts as much as one step of priority, 1 us to 365 days, so that urgent messages
             never starve others. With ten minutes, a message of priority 3 goes before ordinary messages that became
             ready less than 30 minutes before it. A change applies to messages that become ready afterwards. None: a
             higher priority always goes first.
-        max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says; on
-            a session the COMMIT fails, and a bulk load fails as a whole. Existing messages stay. None: 256 MB.
+        max_payload_bytes: The most bytes of an encoded payload. A larger one raises PayloadError whatever on_full says;
+            on a session the COMMIT fails, and a bulk load fails as a whole. Existing messages stay. None: 256 MB.
 
     Example:
         >>> policy = ChannelPolicy(weight=3, max_concurrency=4, rate=Rate(10))

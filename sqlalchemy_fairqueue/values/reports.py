@@ -123,8 +123,8 @@ class Wait:
 
     Attributes:
         until: By when a rate allows the message, or a scheduled message is due. None: unknown.
-        takers: If the reason is others' turn, or a limit or rate of the queue or a shared one: up to three other
-            channels of the queue that have leased messages, those with the most first.
+        takers: If the reason is TURN, QUEUE_LIMIT, QUEUE_RATE, SHARED_LIMIT or SHARED_RATE: up to three other channels
+            of the queue that have leased messages, those with the most first.
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes before it, or the dead letter that holds this key; or None.
@@ -502,8 +502,7 @@ class ConsumerInfo:
 
     Attributes:
         leased: Messages that it holds, including those that wait for a handler.
-        delivered_at: When the message that it has held longest was delivered. None: it holds none, or the queue records
-            no history.
+        delivered_at: When the message that it has held longest was delivered. None: no message, or no history.
         message_id: The id of that message; without a history, the least id of its messages. None: it holds no message.
         kind: The kind of that message, or None; likewise channel.
         expires_at: When its last lease expires unless it is extended.
@@ -795,7 +794,7 @@ class TrendPoint:
     Attributes:
         at: When the step begins, in UTC.
         ready: The most messages that were ready at a sample of the step. None: unknown; likewise oldest_wait.
-        oldest_wait: The longest wait of the oldest ready message at a sample.
+        oldest_wait: How long the oldest ready message had waited, at the sample of the step at which this was longest.
         served: Attempts that completed a message. None: unknown; likewise failed.
         failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 
@@ -837,7 +836,7 @@ class HandlerTimes:
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:
-        """Return the time below which the fastest part (0.5: half) of the attempts stayed, at most 1,000 s, or None."""
+        """Return the time within which *part* of the attempts (0.5: half) ended; None if that time exceeds 1,000 s."""
         below = 0
         for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
             below += count

@@ -1,6 +1,6 @@
 """Schedules as values: their recurrence, their state, and their slots.
 
-Timings count instants in microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the
+Timings count instants in microseconds since 1970. Daylight saving follows the rules of Debian's cron, which the
 library cronsim implements. If the clocks skip a fixed time of day, its slot is the first moment after the gap. If they
 repeat it, only the first time counts. An expression whose minute or hour begins with ``*`` counts elapsed time: it goes
 on through a repeated hour, and has no slots in a gap.
@@ -126,7 +126,7 @@ Timing: TypeAlias = CronTiming | IntervalTiming
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The slots of a schedule to run now; not a plan of channels. Times are in microseconds since the epoch.
+    """The slots of a schedule to run now; not a plan of channels. Instants are in microseconds since 1970.
 
     Attributes:
         until: All slots up to this time are done once *slots* have been run.

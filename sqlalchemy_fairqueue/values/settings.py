@@ -122,7 +122,7 @@ class PolicyOf(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue, which ``Queue.configure`` describes; by default those of a queue never configured."""
+    """The settings of a queue, as in ``Queue.configure``. Each default is the value in a queue never configured."""
 
     defaults: ChannelPolicy | None = PolicyOf(
         help="The policy that new channels start with.",
@@ -155,7 +155,9 @@ class QueueSettings:
     ).field(None)
     dead_letter_retention_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
     result_retention: timedelta | None = Duration(
-        help="How long what handlers return is kept, like 1d.", none="not at all", holds=_DEQUEUES
+        help="How long what handlers return is kept, like 1d.",
+        none="not at all",
+        holds="for messages that are delivered and completed from the commit on",
     ).field(None)
     forget_channels_after: timedelta | None = Duration(
         help="Channels that have been idle for so long are forgotten, like 90d.", none="never"

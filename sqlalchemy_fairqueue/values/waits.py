@@ -53,7 +53,7 @@ def with_waits(
 def _holds(
     queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
 ) -> Iterator[Wait]:
-    """Yield what holds a channel back, the strongest reason first. Limits may count messages that have just ended."""
+    """Yield what holds a channel back, the strongest reason first. A limit may still count messages that have ended."""
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
     is_queue_rated = queue_allows_at is not None and _is_later(

@@ -3,17 +3,16 @@
 Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
 all else is the same for both. ``runtime`` creates the parts once for each start; ``timings`` holds most durations.
 
-A name like ``-fetch`` follows the worker's name. Most threads have their own connection (``connection``), which does
-not come from the engine's pool. The first three threads and ``-limits`` are Loopers (``threads``), which call duties
-again and again, even after a duty has failed. A round is work that is too long for a duty; its thread ends with it.
+The table lists the threads; ``-fetch`` stands for ``<worker>-fetch``. Most threads have their own connection
+(``connection``), which does not come from the engine's pool. The first three and ``-limits`` are Loopers (``threads``),
+which call duties again and again, even after a failure. A round is work that is too long for a duty, in its own thread.
 
 ==================== ==================================================================================================
 ``-fetch``           ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and fills the
                      executor's buffer. It registers waits (``wakeups``).
 ``-settle``          ``settler``: settles what handlers finished, in batches.
-``-heartbeat``       ``duties``: extends leases, hears signals of queues whose polls are overdue, and charges channels
-                     for running handlers. It also cuts stuck calls of the fetcher and the settler, looks for requests
-                     to stop, and starts rounds.
+``-heartbeat``       ``duties``: extends leases, hears signals of queues whose polls are overdue, charges channels for
+                     running handlers, cuts stuck calls of fetcher and settler, obeys requests to stop, starts rounds.
 ``-schedules``       ``duties``: a round that runs the due slots of schedules.
 ``-groups``          ``duties``: a round that folds notes into the counts of groups, and enqueues follow-ups.
 ``-housekeeping``    ``duties``: a round that makes and drops partitions of the history, and deletes what is old.
@@ -21,8 +20,7 @@ again and again, even after a duty has failed. A round is work that is too long 
 ``-limits``          ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
 handlers             ``executor``: threads ``-handler-<n>``, or tasks of the application's event loop, on the
-                     connections of their sessions. For a handler with ``isolation="process"`` the thread waits for a
-                     process of ``child_processes``.
+                     connections of their sessions. With ``isolation="process"`` they wait for ``child_processes``.
 fairqueue-listener   ``wakeups``: one for each process and database, shared by all workers of the process.
 ==================== ==================================================================================================
 
@@ -39,8 +37,7 @@ State that several threads share, and who writes it:
 * ``HeldDelivery``: the heartbeat sets ``cancelled``, ``cancelled_at`` and, under a lock, ``charged``; a stop sets
   ``stopping``; whoever settles without the handler sets ``given_up``. Handlers see it through ``Context``.
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill hits no other delivery's child.
-* ``WorkerStats``: several threads write ``failures``, ``timed_out`` and ``hung``, under a lock. Each other counter has
-  one thread that writes it.
+* ``WorkerStats``: a lock guards ``failures``, ``timed_out`` and ``hung``. Only one thread writes each other counter.
 
 Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time
 limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others.

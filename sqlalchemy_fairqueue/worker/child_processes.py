@@ -335,7 +335,8 @@ class ChildProcesses:
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
         """Return a child's next message. Raise EOFError or OSError if the child has ended.
 
-        While waiting, raise what ``held.check`` raises. Raise WorkerError from *until* on; None means no limit.
+        While waiting, raise what ``held.check`` raises. If no message has come at the time *until* of the worker's
+        clock, raise WorkerError. None means no limit.
         """
         while True:
             held.check()

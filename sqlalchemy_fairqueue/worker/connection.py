@@ -104,9 +104,9 @@ class DedicatedConnection:
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
-        In two cases *work* is one READ COMMITTED transaction: if the default isolation is another, or if listeners of
-        the engine (``begin``, ``engine_connect``) set up transactions. If *work* takes longer than *within* seconds
-        (default: the connection's own limit), the connection is cut.
+        If PostgreSQL's default isolation is not READ COMMITTED, *work* is one READ COMMITTED transaction instead. The
+        same holds if listeners of the engine (``begin``, ``engine_connect``) set up transactions. If *work* takes
+        longer than *within* seconds (default: the connection's own limit), the connection is cut.
         """
         if self._has_ended():
             self.close()
@@ -188,7 +188,7 @@ class DedicatedConnection:
         return connection
 
     def _prepare(self, connection: Connection) -> None:
-        """Set isolation and limits of a new connection, which the engine's listeners have already set up."""
+        """Set the isolation and the limits of a new connection, after the engine's listeners have run."""
         alone = not engines.sets_up_transactions(connection)
         engines.isolate(connection, _AUTOCOMMIT if alone or self._listens else engines.READ_COMMITTED)
         if alone:

@@ -297,7 +297,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """End the rounds and return True; but return False if a round runs or ``finished`` is no longer *finished*."""
+        """End the rounds and return True. If a round runs or more than *finished* groups are finished, return False."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -355,9 +355,10 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Begin a round for slots due at the first call. Return whether all are run, failed for good or left to others.
+        """Begin a round, except during another round or a backoff. Return whether no round is needed any more.
 
-        A worker that drains calls this until it returns True. No round begins during another, or during a backoff.
+        A worker that drains calls this until it returns True. Then the slots that were due at the first call are run,
+        have failed, or are left to other workers.
         """
         if not (self._ended or self.is_under_way) and self._options.clock() >= self._again_at:
             self.start()

@@ -187,8 +187,8 @@ class Executor(ABC):
     def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
         """Settle a finished batch, unless its time limit or a stop has settled it.
 
-        *still_runs*: its task has ended, and its thread goes on. A message for which *decisions* has no element is
-        released, or completed if it was cancelled.
+        *still_runs* says that the handler's task has ended but its thread goes on. A message for which *decisions* has
+        no element is released, or completed if it was cancelled.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -239,7 +239,7 @@ class Executor(ABC):
         self._hang(held, f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check()")
 
     def _expire(self, held: HeldDelivery, error: HandlerTimeout | None = None) -> None:
-        """Settle a batch as failed by its timeout. *error*: what its handler raised; None if it still runs."""
+        """Settle a batch as failed by its timeout. *error* is what the handler raised; None if it still runs."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:

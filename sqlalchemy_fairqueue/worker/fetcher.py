@@ -81,7 +81,7 @@ class Fetcher(Looper):
                 self.settler.settle(one, RELEASE)
 
     def _round(self) -> float:
-        """If there is room, dequeue from queues that are due. Return the most seconds to wait before the next round."""
+        """If there is room, dequeue from queues that are due. Return the most seconds to wait before the next call."""
         executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
         # If the next delivery has waited in the buffer for long, release the whole buffer: other workers may be free.
@@ -97,8 +97,8 @@ class Fetcher(Looper):
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler that finished before refill_at was set did not wake the fetcher. So if a handler is free and
-            # nothing is buffered or backlogged, the next round begins at once. Otherwise it begins soon, since the
-            # buffer may have to be given back.
+            # nothing is buffered or backlogged, the next call comes at once. Otherwise it comes soon, since the buffer
+            # may have to be given back.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self.options.timings.stale_after / 2
         due = [queue for queue in self._queues if queue.polls.next_at <= now]

@@ -80,8 +80,9 @@ class RemoteError(Exception):
 def returned_outcome(result: object) -> Outcome | None:
     """Return the Retry, Release or Bury that a handler returned; None for a value that is no outcome.
 
-    For an outcome class, return an instance; raise TypeError if it needs an argument. Raise any other Outcome itself.
-    Raise WorkerError for outcomes in a list, and for a generator or an awaitable, since no work was done.
+    For a class in place of an outcome, return an instance; raise TypeError if the class needs an argument. If the
+    outcome is none of the three, raise the outcome itself. Raise WorkerError for outcomes in a list. Raise WorkerError
+    also for a generator or an awaitable, since the handler has not done its work yet.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()

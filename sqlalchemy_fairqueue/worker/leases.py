@@ -251,7 +251,7 @@ class HeldDelivery:
             return self.charged
 
     def _milliseconds(self, took: float, ahead: float = 0.0) -> int:
-        """Return the delivery's share of its batch's time so far, plus *ahead* seconds, in milliseconds."""
+        """Divide *took* seconds by the size of the batch, add *ahead* seconds, and return the sum in milliseconds."""
         return min(max(1, math.ceil((took / len(self.first.batch) + ahead) * 1000)), MOST_COST)
 
     @property
@@ -265,7 +265,7 @@ class HeldDelivery:
 
     @property
     def enqueues(self) -> Queue | None:
-        """The queue to which the handler may add members of its group; None in a child process."""
+        """The queue through which the handler may add members to the group of its message; None in a child process."""
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
@@ -335,7 +335,7 @@ class ServedQueue:
         self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
 
     def track(self, lease: Lease, sent_at: float) -> WorkerLease:
-        """Note the lease of a dequeue that was sent at *sent_at*, and return the lease for its deliveries."""
+        """Track the lease of a dequeue that was sent at *sent_at*, and return it as a WorkerLease for deliveries."""
         until = sent_at + self.options.ask.total_seconds()
         tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self.options.clock))
         tracked.extend(until)
@@ -389,12 +389,11 @@ _SPARE = 1000
 class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
-    Without turns in the buffer, messages of a later dequeue would wait behind all earlier ones, even behind many of one
-    tenant. So the buffer has a virtual time of its own. A message that is added gets the present virtual time or, if
-    that is later, one more than the time of its channel's last message. The message with the earliest time begins
-    first. Virtual time then advances to the time of that message, and by at least 1/(n+1) if n messages still wait, so
-    that new channels cannot overtake waiting ones for ever. Source: start-time fair queueing (Goyal, Vin, Cheng 1996),
-    with messages of one size.
+    Without turns in the buffer, later messages would wait behind all earlier ones, even behind many of one tenant. So
+    the buffer has a virtual time of its own. A message that is added gets the present virtual time or, if that is
+    later, one more than the time of its channel's last message. The message with the earliest time begins first.
+    Virtual time then advances to the time of that message, and by at least 1/(n+1) if n messages still wait, so that
+    new channels cannot overtake waiting ones for ever. Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
     """
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ class WorkerOptions(ConnectionOptions):
 
     Attributes:
         session_factory: Creates the sessions of async functions.
-        sync_session_factory: Creates the sessions of plain functions. It is a Worker's argument ``session_factory``.
+        sync_session_factory: Creates the sessions of plain functions. Worker names this argument ``session_factory``.
         drain: Whether the worker ends once it is drained. If so, it runs only slots that are due at its start.
         references: The command line's options that name each queue, for the log. The keys are schema and queue.
     """
@@ -114,7 +114,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """Half of ``lease``, which a dequeue asks for, so that it can usually use the worker's last lease again."""
+        """Half of ``lease``. A dequeue uses the worker's last lease again only if that lease lives this much longer."""
         return self.lease / 2
 
     @property

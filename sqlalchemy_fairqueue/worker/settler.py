@@ -39,7 +39,7 @@ _COUNTERS = {Verb.COMPLETE: "completed", Verb.RETRY: "retried", Verb.RELEASE: "r
 
 
 class Settler(Looper):
-    """The thread that settles the deliveries of one worker. It calls *settled* with queues that may have room now."""
+    """The thread that settles one worker's deliveries. It calls *settled* with queues where a dequeue may find more."""
 
     def __init__(self, options: WorkerOptions, settled: Callable[[set[ServedQueue]], None]) -> None:
         duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
@@ -149,7 +149,7 @@ class Settler(Looper):
         self._note_ended([held for held in deliveries if held not in locked])
 
     def _note_ended(self, deliveries: list[HeldDelivery]) -> None:
-        """Forget deliveries. Poll their queues now if that made room, and again when a delayed message is due."""
+        """Forget deliveries. Poll their queues now if a dequeue may find more, and when delayed messages are due."""
         for held in deliveries:
             held.lease.held.discard(held)
             if held.decision.delay:

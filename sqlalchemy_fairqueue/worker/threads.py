@@ -196,7 +196,7 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
     A supervisor may send one stop as two signals, to a process and to its group. So signals within *grace* seconds of
-    the first (not the worker's grace) are ignored. The end of the last such block puts the program's handlers back.
+    the first are ignored. The end of the last such block puts the program's handlers back.
 
     Raises:
         InvalidArgument: This is not the main thread.
@@ -274,9 +274,9 @@ async def signals_wake_loop(interval: float) -> None:
 
 
 class ForkGuard:
-    """A context manager around every call of a handler; it ends a forked process that leaves or enters the call.
+    """A context manager around every call of a handler. It ends a forked process that leaves a call or begins a call.
 
-    Such a process has copies of the worker's deliveries and connections, and must neither use nor close them.
+    A forked process has copies of the worker's deliveries and connections, and must neither use nor close them.
     """
 
     def __init__(self) -> None:

@@ -44,9 +44,9 @@ class Timings:
         poll_soon: Time to the next poll after one that gave less than it asked for, if no wait is registered.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: While polls give nothing although a message is due, at least two polls begin within this time. A
-            drain does not end while a message is due within this time.
-        poll_drift: Each poll during a wait is followed by another after this multiple of the wait so far, or after the
-            poll interval if that is shorter, since a transaction that began before the wait wakes nobody.
+            drain still waits for messages that are due within this time.
+        poll_drift: During a wait, the time to the next poll is the length of the wait so far times this, at most the
+            poll interval. A transaction that began before the wait wakes nobody, so polls must find its messages.
         longest_wait: The longest time for which a wait is registered; a dead worker's wait ends by then.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
@@ -55,8 +55,8 @@ class Timings:
             loop that was asked to take from the buffer, and has not done so for this long, counts as blocked.
         longest_sleep: A thread without other work looks again after this long.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
-        may_hold_slot: The worker polls after it settles a delivery that was taken longer ago than this, since the
-            message may have held a slot of a limit that was set after the dequeue.
+        may_hold_slot: After the worker settles a delivery that was taken longer ago than this, it polls. A limit may
+            have been set since the dequeue, and the settlement may have freed a slot of that limit.
         stop_settling: How long a stop waits for the settler to end, before it cuts the settler's call.
         leave_thread: How long a stop waits for the thread of time limits, and for a thread whose call it has cut.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period, and for the
@@ -199,7 +199,7 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether to register a wait: a poll gave nothing, few messages come, and no wait lasts an interval."""
+        """Return whether a wait is needed: a poll gave nothing, few messages come, no wait covers the next interval."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:

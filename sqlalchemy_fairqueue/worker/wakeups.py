@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 
 class FetchTrigger(WakeEvent):
-    """The event that makes a worker's fetcher begin a round early. The fetcher sets the attributes.
+    """The event that makes a worker's fetcher look early whether to dequeue. The fetcher sets the attributes.
 
     Attributes:
         refill_at: The executor wakes the fetcher when the buffer has at most this many deliveries; never if it is -1.
-        is_backlogged: Whether the fetcher waits for settlements.
+        is_backlogged: Whether the fetcher takes no messages because too many deliveries are unsettled.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -59,7 +59,7 @@ class FetchTrigger(WakeEvent):
         self._clock = clock
 
     def settled(self, queues: Iterable[ServedQueue]) -> None:
-        """Let the fetcher poll these queues now, because settlements made room in them; wake it if it waits."""
+        """Let the fetcher poll these queues now, as settlements let a dequeue find more; wake a waiting fetcher."""
         now = self._clock()
         earlier = [queue.polls.poll_now(now) for queue in queues]
         if any(earlier) or self.is_backlogged:
@@ -99,7 +99,7 @@ class WaitRegistration:
         self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
-        """Poll the queues of *topics*: at once if this worker is named, else a moment later. None: all, at once."""
+        """Poll the queues of *topics*: now if this worker is named, else a moment later. None means all queues, now."""
         now, earlier = self.options.clock(), []
         for topic, queue in list(self.topics.items()):
             if topics is None:

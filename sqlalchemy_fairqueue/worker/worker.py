@@ -151,7 +151,7 @@ class Worker(Front):
         max_bytes: Most bytes of messages in one dequeue and in the buffer, 64 MiB by default. One message may be
             larger. Messages in handlers do not count.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
-        housekeeping: Whether it takes part in chores: schedules, groups, partitions of the history.
+        housekeeping: Whether it does all four chores: running schedules, finishing groups, sampling, and housekeeping.
         middleware: Functions around each call of a handler, outermost first, outside of ``Queue.middleware``.
 
     Example:
@@ -243,9 +243,8 @@ class Worker(Front):
         finished. A second call with a shorter grace shortens that of the first.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. A handler that takes longer is abandoned: its
-                message is released, ``context.check()`` raises, its session refuses to commit, and its child process is
-                killed.
+            grace: How long handlers may go on; default: the worker's. Handlers that take longer are abandoned: their
+                messages are released, ``context.check()`` raises, sessions refuse commits, child processes are killed.
 
         Raises:
             InvalidArgument: The grace is no duration.
@@ -327,8 +326,7 @@ class AsyncWorker(Front):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
     The worker's own calls to the database run in threads with their own connections, so a handler that blocks the loop
-    harms only the other handlers of the loop. Plain functions are called in threads. For other arguments see
-    :class:`Worker`.
+    harms only the loop's other handlers. Plain functions run in threads. For other arguments see :class:`Worker`.
 
     Args:
         session_factory: Creates the AsyncSessions of async functions. Default: as for :class:`Worker`, from an

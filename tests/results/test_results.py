@@ -88,7 +88,7 @@ def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Dat
         other.complete(session, fourth, result="lost")
     ids = first.message_id, second.message_id, third.message_id
     assert [queue.result(engine, one) for one in ids] == ["both", None, "both"]
-    with pytest.raises(ResultNotKept, match=r"queue 'other' kept no results when the message was delivered"):
+    with pytest.raises(ResultNotKept, match=r"queue 'other' kept no results when it was delivered"):
         other.result(engine, fourth.message_id)
     assert database.value("select count(*) from fq_result") == 3
 

@@ -105,8 +105,7 @@ def trace_of(history: pa.Table) -> Trace:
     messages["stop"][:-1] = first[1:]
     messages["stop"][-1:] = len(order)
     messages["channel"] = channel_of[first]
-    # If the history lacks earlier attempts of a message, the message arrives when it became ready for the first attempt
-    # that the history has.
+    # If the history lacks a message's first attempts, the message arrives when it became ready for the first one known.
     is_whole = numbers(history, "attempt")[first] == 1
     enqueued = np.minimum(numbers(history, "enqueued_at")[first], ready[first])
     messages["arrives_at"] = np.where(is_whole, enqueued, ready[first])
@@ -166,13 +165,11 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     The estimate is the mean number of leased messages, weighted by time, over all stretches of backlog. A stretch of
     backlog is a time in which at least as many messages wait as were ever leased at once. If fewer messages wait,
     workers may be idle because a dequeue takes a while. By Little's law (J. D. C. Little, A proof for the queuing
-    formula L = lambda W, 1961), the mean number divided by the mean duration is how many messages they did a second.
+    formula L = lambda W, 1961), the mean number divided by the mean duration is how many messages ended a second.
 
     - Attempts that expired or were released do not count. Their worker was killed, or gave back what it had prefetched.
-    - A message counts from its lease on, even while it waits in a prefetch buffer. The buffer makes the mean number and
-      the durations greater by the same factor, so the messages a second are right nevertheless.
-    - A stretch counts only if at least as many attempts end in it as were ever leased at once. If fewer end, it may be
-      only the beginning of a burst, when most of the workers have not taken messages yet.
+    - A message counts from its lease on, even in a prefetch buffer, since its duration is counted from its lease, too.
+    - A stretch does not count if fewer attempts end in it than were ever leased at once: it may be a burst's beginning.
     - Waiting messages of a channel with a rate, or at its ``max_concurrency``, do not count: that may be why they wait.
 
     Without such a stretch the history shows no shortage of workers, and the estimate is the most messages that were
@@ -220,10 +217,7 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Return the changes of the number of waiting messages at *times*.
-
-    Messages of a channel with a rate, or at its max_concurrency, do not count: their policy may be why they wait.
-    """
+    """Return the changes of the number of waiting messages at *times*, as :func:`capacity_of` counts these messages."""
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)

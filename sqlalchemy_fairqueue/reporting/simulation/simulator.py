@@ -7,7 +7,6 @@ priority. The rules for channels that a transaction keeps locked are left out, t
 
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log messages + log workers).
 In a queue that is fair by seconds, each simulated second also costs O(workers).
-
 Compiled functions call no function of another module: numba's cache would not notice that the other module has changed.
 """
 
@@ -359,7 +358,10 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     bound: int,
     now: int,
 ) -> int:
-    """Take at most *limit* messages, *depth* a channel, none behind the tag *bound* (fq_cut_batch). Return how many."""
+    """Put at most *limit* messages into *assigned* from *end* on, and return how many (fq_cut_batch).
+
+    At most *depth* of these messages are of one channel, and none has a start tag above *bound*.
+    """
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
     while count < limit and merge_heap[0] > 0 and channels[merge_heap[1]].sort_key <= bound:
@@ -423,7 +425,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     begin: int,
     limit: int,
 ) -> int:
-    """Hear of noted channels, and fill *assigned* from *begin* on by start tags. Return where the messages end."""
+    """Hear of noted channels; fill *assigned* from *begin* on with up to *limit* messages. Return where they end."""
     virtual_time, noted = _virtual_time(dispatcher, costs) + 1, costs.noted
     for i in range(1, noted[0] + 1):
         _hear_costs(dispatcher, costs, noted[i], virtual_time, now)
@@ -525,7 +527,10 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record *count* messages that a worker dequeued after *delivered* others. Return how many the worker handles."""
+    """Record that worker *number* dequeued *count* messages, before which *delivered* messages were delivered in all.
+
+    Return how many of the *count* messages the worker handles: those whose attempts occupy a worker.
+    """
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
     handled = 0

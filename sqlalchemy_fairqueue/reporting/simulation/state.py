@@ -43,7 +43,7 @@ class Channel:
         is_noted: 1 if the next dequeue hears of it.
         freed: Messages that ended since it was last heard of.
         corrected: Cost above what was charged, since it was last heard of.
-        took: Milliseconds of the *timed* messages that ended since it was last heard of.
+        took: Milliseconds reported by messages that ended since it was last heard of; *timed* counts these messages.
         mean_cost: The moving average of its messages' milliseconds; -1: unknown.
     """
 

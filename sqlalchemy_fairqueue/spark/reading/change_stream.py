@@ -71,7 +71,7 @@ def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, t
 
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of rows that match the options queue and channels. An unknown queue or channel matches any."""
+    """Yield batches of rows that match the options queue and channels. A null in either column matches any option."""
     layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
     known: dict[int, tuple[str, str]] = {}

@@ -64,9 +64,10 @@ class HistoryLag:
 
 
 def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> HistoryLag:
-    """Return the lag of an offset, from a checkpoint or a query's ``lastProgress["sources"][0]["endOffset"]``.
+    """Return the lag of an offset of the history.
 
     Args:
+        offset: An offset from a checkpoint, or a query's ``lastProgress["sources"][0]["endOffset"]``.
         **options: Options of the data source: ``dsn=...`` or ``dsnEnv=...``, ``schema=...``.
 
     Raises:

@@ -51,8 +51,8 @@ class Origin:
 class Offset:
     """A position in a history. Spark writes it to a checkpoint, as JSON.
 
-    *pruned* is the id of the last entry of ``fq_pruned_history`` when the offset was made. Later entries tell a reader
-    that goes on from the offset which unread rows were pruned.
+    *pruned* is the id of the last entry of ``fq_pruned_history`` when the offset was made. A reader that goes on from
+    the offset looks for lost rows only in later entries.
     """
 
     origin: Origin
@@ -152,7 +152,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged, which shows *position*, if *offset* is not *found*, unless *accepted* names *found*."""
+    """Raise OriginChanged with *position* if origin *offset* differs from *found*, unless *accepted* names *found*."""
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

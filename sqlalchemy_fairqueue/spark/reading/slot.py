@@ -196,7 +196,7 @@ def _copied(connection: psycopg.Connection, query: str) -> Iterator[bytes]:
 
 
 def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T]) -> T:
-    """Call a function that takes the replication slot; wait up to 30 seconds while another reader holds it."""
+    """Call *call*, which needs the slot for itself; wait up to 30 seconds while another reader has the slot."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -50,8 +50,8 @@ class Column:
     Attributes:
         sql: The expression of the column; empty in the table of changes, which is read from the WAL.
         nullable: Whether the column may be null. If so, a user's schema that forbids nulls raises BadFrame.
-        since: The name of another column of instants, which is never null. If both columns are read, the server sends
-            this column as the difference between them.
+        since: The name of the base column of an instant. The base column is never null. If the base column is read too,
+            the server sends the time since the base instead of the instant.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as Spark sees it, and how the server reads it. The table of changes, read from the WAL, has only columns.
+    """A table as Spark sees it, and how the server reads it. The table of changes has only *name* and *columns*.
 
     Attributes:
         source: The table in the from clause; ``{schema}`` is the quoted schema. *joins* is the rest of the clause.

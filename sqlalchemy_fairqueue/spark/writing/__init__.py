@@ -1,8 +1,7 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
 ``text_files`` reads files of messages. ``columns`` converts Arrow batches to rows of the staging table, and finds bad
-rows. ``rejected_rows`` stores the bad rows. ``stage`` makes, fills and drops the staging table. ``load`` runs a whole
-load.
+rows. ``rejected_rows`` stores the bad rows. ``stage`` makes, fills and drops the staging table. ``load`` runs loads.
 """
 
 from __future__ import annotations
@@ -87,9 +86,8 @@ def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool
 def _creates_table() -> bool:
     """Return whether this task's write creates a table: ``saveAsTable``, ``writeTo(...).create()``, ``create table``.
 
-    A writer gets the same options, schema and mode for these calls as for ``save()``. But Spark runs the write inside
-    the execution that creates the table, and tasks know the ids of both executions. In ``foreachBatch`` each write is
-    inside the execution of its stream, so the ids tell nothing there, and the function returns False.
+    Options, schema and mode are the same as for ``save()``. But Spark runs the write inside the execution that creates
+    the table, and tasks know the ids of both executions. In ``foreachBatch`` the ids tell nothing; return False there.
     """
     context = TaskContext.get()
     if context is None or context.getLocalProperty(_STREAM):
@@ -124,9 +122,11 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
     Raises:
         BadOption, BadFrame: An option or a column is wrong. No task has started.
         BadRows: Rows have bad values; up to ten are shown.
-        KeyStands, ChannelFull, StageIncomplete: Nothing was enqueued.
-        PipelineError: The load failed. If a connection was lost meanwhile, it is unknown whether the rows were
-            enqueued: run the load again with its *job_id*.
+        KeyStands: Keys are taken, or come twice in the frame, and *on_duplicate* is "raise".
+        ChannelFull: A channel has reached its ``max_backlog``, and its policy says "raise".
+        StageIncomplete: Staged rows are missing, probably after a crash of the server.
+        PipelineError: The load failed. After a lost connection it is unknown whether the rows were enqueued: run the
+            load again with its *job_id*. After any other error nothing was enqueued.
     """
     try:
         settings = WriteOptions(**options)

@@ -1,6 +1,6 @@
 """Converts columns of a frame to columns of the staging table. The driver checks the types, and tasks check the values.
 
-Headers and payloads that are neither binary nor JSON yet are encoded as JSON, byte for byte as ``JsonCodec`` does. A
+Headers and payloads are encoded as JSON, byte for byte as ``JsonCodec`` does, unless they are binary or JSON already. A
 whole column is encoded at a time, since a call for each value would be slow. Only lists, maps, fractions and texts with
 characters to escape are encoded value by value. This module must not open connections.
 """

@@ -75,7 +75,7 @@ class LoadResult:
 
 
 def committed(connection: psycopg.Connection, installation: Installation, queue: str, job_id: str) -> LoadResult | None:
-    """Return the result of a job that was committed before; None if there is none, or the job is a stream's."""
+    """Return the result of the load *job_id* if it was committed before; None if not, or if *job_id* is a stream's."""
     found = call(connection, installation, "fq_find_load", queue=queue, job_id=job_id)
     return next((LoadResult(job_id, False, *counts) for batch_id, *counts in found if batch_id is None), None)
 
@@ -87,10 +87,10 @@ class Staged(WriterCommitMessage):
     Attributes:
         attempt: Spark's id of the task attempt, which marks its rows.
         source: The id of the streaming query, which stays the same as long as its checkpoint.
-        stage: The staging table. Spark commits a micro-batch by another writer object than the tasks have, and that
-            object takes the table from here.
+        stage: The staging table. In a stream, Spark's tasks and the commit have separate writer objects, so the commit
+            takes the table from this report.
         examples: Descriptions of bad rows that fail the load.
-        superseded: Whether the task staged nothing, because another run has merged the job.
+        superseded: Whether the task staged nothing, because another run has merged the load.
     """
 
     partition: int
@@ -112,9 +112,9 @@ class Load:
     """A run of a load. It is sent to executors, so it holds no connection.
 
     Attributes:
-        stage: The staging table; None if the job was committed before, with the result *before*.
-        left: The staging tables that other runs of the job had when this run began. Once the job is merged, they are
-            useless, even if such a run still lives.
+        stage: The staging table; None if the load was committed before, with the result *before*.
+        left: The staging tables that other runs of the load had when this run began. Once the load is merged, these
+            tables are useless, even if another run still lives.
     """
 
     options: WriteOptions
@@ -152,7 +152,7 @@ class Load:
         return replace(staged, messages=messages, rejected=task.rejected)
 
     def merge(self, staged: Sequence[Staged], batch_id: int | None = None) -> LoadResult:
-        """Enqueue the staged rows, unless another run has, and clean up; the driver calls it."""
+        """Enqueue the staged rows, unless another run has enqueued them, and clean up. The driver calls this."""
         if self.stage is None:
             assert self.before is not None  # noqa: S101 - without it there is a stage
             return self.before
@@ -234,7 +234,7 @@ class Load:
                 self._delete_rejects(stage)
 
     def drop_left_behind(self, own: Collection[Stage | None] = ()) -> None:
-        """Drop tables of other runs of the job, after the merge; *own* are tables of this run."""
+        """Drop tables of other runs of the load, after the merge; *own* are tables of this run."""
         left = [stage for stage in self.left if stage not in own]
         if not left:
             return
@@ -337,7 +337,7 @@ class _Task:
 
 
 def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> Load:
-    """Begin a run and create its stage; without *stream*, a job that was committed before gets none.
+    """Begin a run and create its stage. If *stream* is False and the load was committed before, create no stage.
 
     Raises:
         BadOption: Rejected rows cannot be written to the path.

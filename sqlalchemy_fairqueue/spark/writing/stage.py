@@ -70,7 +70,7 @@ def drop_stage(target: TargetOptions, stage: Stage) -> None:
 
 
 def job_stages(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> list[Stage]:
-    """Return the tables of all runs of the job, oldest first. A job without an id has none."""
+    """Return the staging tables of all runs of a load, oldest first; none if the options have no *job_id*."""
     return _stages(connection, installation, "fq_job_stages", queue=options.queue, job_id=options.job_id)
 
 
@@ -80,7 +80,7 @@ def _stages(connection: psycopg.Connection, installation: Installation, function
 
 
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
-    """Drop tables of other runs of a merged job, except tables in use; return the dropped ones."""
+    """Drop tables of other runs of a merged load, except tables in use; return the dropped tables."""
     dropped = []
     for stage in stages:
         with contextlib.suppress(psycopg.Error):
