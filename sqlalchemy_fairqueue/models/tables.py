@@ -195,7 +195,9 @@ _TYPES: Final[Mapping[str, Callable[[], TypeEngine[Any]]]] = {
 _INSTANT = re.compile(r"(?<!dequeue)_(at|until|from|since)$|^at$|^(due|lease)_floor$")
 _DURATION = re.compile(r"_(interval|aging|retention)$|^(every|jitter|delay|unique_for|forget_\w+_after)$")
 _KEY = re.compile(r"^(PRIMARY KEY|UNIQUE) \((.+)\)$")
-_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX \w+ ON (?:ONLY )?\w+ USING (\w+) \(([^()]+)\)(?: WHERE (.+))?$")
+_INDEX = re.compile(
+    r"^CREATE (UNIQUE )?INDEX \w+ ON (?:ONLY )?\w+ USING (\w+) \(((?:[^()]|\(\([^()]+\)\))+)\)(?: WHERE (.+))?$"
+)
 
 
 # Columns that are named like instants, but stay plain numbers, since they may be negative.
@@ -309,7 +311,7 @@ def _index(name: str, definition: str) -> Index:
     options: dict[str, Any] = {} if method == "btree" else {"postgresql_using": method}
     if where is not None:
         options["postgresql_where"] = text(where)
-    # A column may be followed by its direction.
+    # A column may be followed by its direction, or be an expression.
     items = [text(one) if " " in one else one for one in _names(columns)]
     return Index(conv(name), *items, unique=unique is not None, **options)
 

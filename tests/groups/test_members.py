@@ -33,6 +33,7 @@ def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> N
     queue.enqueue(engine, channel="a", payload=3, key="k", on_duplicate="replace")
     assert counts(queue.groups.status(engine, group)) == (1, 0, 0, 0, 1)
     [member] = [each for each in queue.dequeue(engine, limit=9) if each.payload == 3]
+    assert member.headers == {"group": str(group)}
     queue.enqueue(engine, channel="a", payload=4, key="k", on_duplicate="replace")
     queue.complete(engine, member)
     assert counts(queue.groups.status(engine, group)) == (1, 1, 0, 0, 0)

@@ -154,7 +154,7 @@ class Batching(FairQueueMachine):
         free = self.books.of_channel(message.channel)
         if message.ordering_key is not None:
             alike = [one for one in free if one.ordering_key == message.ordering_key]
-            alike.sort(key=lambda one: (-one.deliveries, one.id))
+            alike.sort(key=lambda one: (one.deliveries == 0, one.id))
             return list(takewhile(lambda one: one.is_held_back or one.dequeue_at <= now, alike))
         return list(
             takewhile(

@@ -246,8 +246,7 @@ class Books:
         message.number, message.max_attempts, message.attempts = wanted.number, wanted.max_attempts, 0
         message.dequeue_at, message.promoted_at = dequeue_at, promoted_at
         message.priority, message.ordering_key = wanted.when.priority, wanted.ordering_key
-        # A member stays one; its headers are those of what replaced it.
-        message.of_group = {}
+        # A member stays one, with the header of its group.
         self.spoilt.pop(message_id, None)
 
     def purge_letter(self, message_id: int) -> None:
@@ -312,7 +311,7 @@ class Books:
             return True
         key = message.channel, message.ordering_key
         alike = (one for one in self.messages.values() if (one.channel, one.ordering_key) == key)
-        return message is min(alike, key=lambda one: (one.lease_id is None, -one.deliveries, one.id))
+        return message is min(alike, key=lambda one: (one.lease_id is None, one.deliveries == 0, one.id))
 
     def hold_back(self, message: Message, now: int) -> None:
         """A dequeue found that it waits for others of its ordering key."""

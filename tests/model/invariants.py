@@ -180,7 +180,7 @@ where m.dequeue_at = 9223372036854775807
     select
     from fq_message o
     where (o.channel_id, o.ordering_key) = (m.channel_id, m.ordering_key)
-      and (o.lease_id is not null, o.deliveries, -o.id) > (m.lease_id is not null, m.deliveries, -m.id)
+      and (o.lease_id is not null, o.deliveries > 0, -o.id) > (m.lease_id is not null, m.deliveries > 0, -m.id)
   )
   and not exists (
     select

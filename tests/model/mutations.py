@@ -260,10 +260,10 @@ _OF_ORDERING = {
         "fq_goes_first", "m.ordering_key = p_ordering_key\n", "m.ordering_key = p_ordering_key and m.lease_id is null\n"
     ),
     "the last message of an ordering key comes first": Mutation(
-        "fq_goes_first", "m.deliveries desc, m.id\n", "m.deliveries desc, m.id desc\n"
+        "fq_goes_first", "(m.deliveries = 0), m.id\n", "(m.deliveries = 0), m.id desc\n"
     ),
     "a message that was out before does not come first": Mutation(
-        "fq_goes_first", "m.lease_id, m.deliveries desc, m.id\n", "m.lease_id, m.id\n"
+        "fq_goes_first", "m.lease_id, (m.deliveries = 0), m.id\n", "m.lease_id, m.id\n"
     ),
     "who takes a single message asks for no ordering key": Mutation(
         "fq_take_one", "    exit when v_head.ordering_key is null;\n", "    exit;\n"
@@ -300,7 +300,7 @@ _OF_ORDERING = {
         "fq_cut_alike", "      and (f.cost <= p_max_cost) is not false\n", ""
     ),
     "a batch begins with the last message of its ordering key": Mutation(
-        "fq_cut_alike", "x.deliveries desc, x.id\n        limit", "x.deliveries desc, x.id desc\n        limit"
+        "fq_cut_alike", "(x.deliveries = 0), x.id\n        limit", "(x.deliveries = 0), x.id desc\n        limit"
     ),
     "a batch has messages of two kinds": Mutation("fq_cut_alike", "m.kind = p_kind and ", ""),
     "a batch exceeds the limit of its channel": Mutation(

@@ -142,6 +142,39 @@ def test_redrive(queue: Queue, engine: Engine, dead: list[int]) -> None:
     queue.complete(engine, batch)
 
 
+def test_redrive_of_an_ordering_key(queue: Queue, engine: Engine) -> None:
+    """Messages of an ordering key go in the order in which they were added, however often each was delivered."""
+    ids = [queue.enqueue(engine, channel="a", payload=0, ordering_key="s").message_id for _ in range(4)]
+    queue.bury(engine, queue.dequeue(engine), reason="bad")
+    for _ in range(2):
+        queue.retry(engine, queue.dequeue(engine))
+    queue.bury(engine, queue.dequeue(engine), reason="bad")
+    queue.retry(engine, queue.dequeue(engine))
+    queue.dead_letters.redrive(engine, channel="a", ordering_key="s")
+    taken = []
+    for _ in ids:
+        [delivery] = queue.dequeue(engine, limit=9)
+        taken.append(delivery.message_id)
+        queue.complete(engine, delivery)
+    assert taken == ids
+
+
+@pytest.mark.parametrize("change", ["redriven", "rewritten"])
+def test_what_is_ready_since(queue: Queue, engine: Engine, clock: Clock, change: str) -> None:
+    """A message with a priority is ready since it was redriven or rewritten, not since it was enqueued."""
+    queue.enqueue(engine, channel="a", payload=1, key="k", priority=1)
+    if change == "redriven":
+        queue.bury(engine, queue.dequeue(engine), reason="bad")
+    clock.advance(DAY)
+    if change == "redriven":
+        queue.dead_letters.redrive(engine)
+    else:
+        queue.enqueue(engine, channel="a", payload=2, key="k", priority=1, on_duplicate="replace")
+    ready_at = queue.stats(engine).oldest_ready_at
+    assert ready_at is not None
+    assert clock.now() - ready_at < timedelta(minutes=5)
+
+
 def test_redrive_of_a_key_that_stands(queue: Queue, engine: Engine) -> None:
     """A dead letter whose key another message holds stays dead, and says so."""
     queue.enqueue(engine, channel="a", payload="dead", key="k")

@@ -85,6 +85,7 @@ VERBS = [
         ("configure the queue", "queue", lambda s, _: QUEUE.configure(s, defaults={"weight": 2})),
         ("record the history", "queue", lambda s, _: QUEUE.configure(s, history=True)),
         ("limit the queue", "queue held other", lambda s, _: QUEUE.configure(s, max_concurrency=9)),
+        ("lift the limit of the queue", "queue", lambda s, _: QUEUE.configure(s, max_concurrency=None)),
     )
 ]
 
@@ -219,6 +220,7 @@ _ONCE = [
         for verb in ("purge", "pause", "resume", "configure_channel", "limit a channel")
     ],
     (_named("pause", "limit the queue"), _named("pause the queue", "pause")),
+    (_named("pause another", "lift the limit of the queue"), _named("pause", "pause another")),
     (_named("purge", "cancel a leased one"), _named("cancel", "cancel a leased one")),
     (_named("limit a channel", "cancel"), _named("cancel", "complete")),
     (_named("replace", "limit the queue"), _named("replace", "complete")),

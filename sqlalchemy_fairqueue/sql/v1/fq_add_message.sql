@@ -88,14 +88,15 @@ begin
         update fairqueue.fq_message m
         set kind = p_kind,
           content = p_content,
-          headers = p_headers,
+          headers = case when m.group_id is null then p_headers
+            else coalesce(p_headers, '{}') || jsonb_build_object('group', m.group_id) end,
           dequeue_at = p_at,
           priority = p_priority,
           max_attempts = coalesce(p_max_attempts, 20),
           cost = p_cost,
           ordering_key = p_ordering_key,
           attempts = 0,
-          returned_at = null,
+          returned_at = p_now,
           error = null,
           key_outlives = case
             when p_unique_for is null then m.key_outlives

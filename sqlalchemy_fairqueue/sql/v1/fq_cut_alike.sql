@@ -30,7 +30,7 @@ begin
     from (
       (
         select x.ctid as row, x.*, x.dequeue_at = 9223372036854775807 as is_held,
-          row_number() over (order by x.channel_id, x.ordering_key, x.lease_id, x.deliveries desc, x.id) as place
+          row_number() over (order by x.channel_id, x.ordering_key, x.lease_id, (x.deliveries = 0), x.id) as place
         from fairqueue.fq_message x
         where x.channel_id = p_channel_id
           and x.ordering_key = p_ordering_key
@@ -42,7 +42,7 @@ begin
               and d.ordering_key = p_ordering_key
               and d.holds
           )
-        order by x.channel_id, x.ordering_key, x.lease_id, x.deliveries desc, x.id
+        order by x.channel_id, x.ordering_key, x.lease_id, (x.deliveries = 0), x.id
         limit p_limit
       )
       union all

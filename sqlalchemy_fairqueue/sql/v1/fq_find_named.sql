@@ -28,6 +28,6 @@ begin
       and x.ordering_key = u.ordering_key
       and u.key is null
   ) m
-  order by u.ord, m.lease_id, m.deliveries desc, m.id;
+  order by u.ord, m.lease_id, (m.deliveries = 0), m.id;
 end
 $$;

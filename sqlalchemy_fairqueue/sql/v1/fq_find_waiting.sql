@@ -17,7 +17,7 @@ begin
       and m.lease_id is null
       and m.kind = p_kind
       and (m.id = any (p_hold)) is not true
-    order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
+    order by m.channel_id, m.ordering_key, m.lease_id, (m.deliveries = 0), m.id
     limit 1
     for share skip locked
   );

@@ -16,7 +16,7 @@ as $$
       from fairqueue.fq_message m
       where m.channel_id = p_channel_id
         and m.ordering_key = p_ordering_key
-      order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
+      order by m.channel_id, m.ordering_key, m.lease_id, (m.deliveries = 0), m.id
       limit 1
     )
     and not exists (

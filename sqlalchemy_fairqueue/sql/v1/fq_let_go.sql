@@ -34,7 +34,7 @@ begin
         from fairqueue.fq_message m
         where m.channel_id = k.channel_id
           and m.ordering_key = k.ordering_key
-        order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
+        order by m.channel_id, m.ordering_key, m.lease_id, (m.deliveries = 0), m.id
         limit 1
       )
       limit 1
@@ -58,7 +58,8 @@ begin
     set dequeue_at = (
         select p.dequeue_at
         from fairqueue.fq_position_in(m.channel_id, p_now, m.priority) p
-      )
+      ),
+      returned_at = p_now
     from locked l
     where m.ctid = l.row
     returning m.id, m.dequeue_at

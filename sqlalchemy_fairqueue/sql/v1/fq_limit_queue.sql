@@ -68,7 +68,17 @@ begin
       null;
     end;
   end if;
-  perform fairqueue.fq_lock_queue(p_queue, true::boolean);
+  if v_limited then
+    perform fairqueue.fq_lock_queue(p_queue, true::boolean);
+  else
+    -- Nothing is counted. The states of channels, locked as late as this, could be in a circle with their changes.
+    perform
+    from fairqueue.fq_queue_state s
+    where s.queue = p_queue
+    order by s.queue desc, s.row_version desc
+    limit 1
+    for no key update;
+  end if;
   update fairqueue.fq_queue q
   set max_concurrency = v_new.max_concurrency,
     max_cost_out = v_new.max_cost_out,

@@ -28,12 +28,12 @@ begin
   with back as (
     insert into fairqueue.fq_message (
       id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, cost, ordering_key,
-      max_attempts, deliveries, error
+      max_attempts, deliveries, returned_at, error
     )
     overriding system value
     select d.message_id, d.channel_id, d.kind, d.content, d.headers,
       p.dequeue_at,
-      d.enqueued_at, d.key, d.priority, d.cost, d.ordering_key, d.max_attempts, d.deliveries, d.error
+      d.enqueued_at, d.key, d.priority, d.cost, d.ordering_key, d.max_attempts, d.deliveries, v_now, d.error
     from unnest(v_ids) with ordinality u(id, ord)
     cross join lateral (
       select x.*

@@ -28,7 +28,7 @@ begin
         from fairqueue.fq_message x
         where x.channel_id = m.channel_id
           and x.ordering_key = m.ordering_key
-        order by x.channel_id, x.ordering_key, x.lease_id, x.deliveries desc, x.id
+        order by x.channel_id, x.ordering_key, x.lease_id, (x.deliveries = 0), x.id
         limit 1
       )
       limit 1

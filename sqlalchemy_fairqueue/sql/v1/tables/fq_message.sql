@@ -37,7 +37,7 @@ create index fq_message_ready_ix on fairqueue.fq_message (channel_id, dequeue_at
 create index fq_message_lease_ix on fairqueue.fq_message (lease_id) where lease_id is not null;
 create index fq_message_group_ix on fairqueue.fq_message (group_id) where group_id is not null;
 create index fq_message_ordering_ix on fairqueue.fq_message (
-  channel_id, ordering_key, lease_id, deliveries desc, id
+  channel_id, ordering_key, lease_id, (deliveries = 0), id
 )
   where ordering_key is not null;
 create index fq_message_held_ix on fairqueue.fq_message (channel_id, ordering_key)
