@@ -44,7 +44,7 @@ class HeldState(Protocol):
 
     @property
     def batch(self) -> Sequence[HeldState]:
-        """The states of all deliveries of the call, this one first."""
+        """The states of all deliveries of the handler's call, this one first."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class HeldState(Protocol):
 
     @property
     def enqueues(self) -> GroupMethods | None:
-        """The queue of the delivery, to which ``context.group`` adds members; None in a child process."""
+        """The queue of the delivery, through which ``context.group`` adds members; None in a child process."""
         ...
 
     def check(self) -> None: ...
@@ -95,7 +95,7 @@ class Context:
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """All deliveries of the call, in order; several if the handler is declared with ``batch``."""
+        """All deliveries that the handler works on, in order; several if the handler is declared with ``batch``."""
         return [held.delivery for held in self._held.batch]
 
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
@@ -128,9 +128,12 @@ class Context:
         self._settle(delivery, Bury(reason))
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        self._check(delivery)
+        self._held.outcomes[delivery.message_id] = outcome
+
+    def _check(self, delivery: Delivery) -> None:
         if all(delivery is not held.delivery and delivery != held.delivery for held in self._held.batch):
             raise InvalidArgument(f"delivery is {delivery!r:.80}, not of this call; give one of its deliveries")
-        self._held.outcomes[delivery.message_id] = outcome
 
     @property
     def session(self) -> Any:
@@ -188,10 +191,17 @@ class Context:
         See Also:
             :meth:`MemberGroup.within`
         """
-        group_id, queue = group_of_headers(self.delivery.headers), self._held.enqueues
+        if len({group_of_headers(held.delivery.headers) for held in self._held.batch}) > 1:
+            raise InvalidArgument("the messages of this batch are in different groups; use context.group_of(delivery)")
+        return self.group_of(self.delivery)
+
+    def group_of(self, delivery: Delivery) -> MemberGroup | None:
+        """Return the group of one delivery of a batch, as :attr:`group` does for a single message."""
+        self._check(delivery)
+        group_id, queue = group_of_headers(delivery.headers), self._held.enqueues
         if group_id is None or queue is None:
             return None
-        return MemberGroup(queue, self._session, self.delivery, group_id)
+        return MemberGroup(queue, self._session, delivery, group_id)
 
     @property
     def after_group(self) -> GroupCounts | None:
@@ -204,7 +214,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether a message of the call was cancelled. If so, return soon, since the worker will not commit the work.
+        """Whether a message that the handler works on was cancelled. If so, return soon, as the session cannot commit.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)
@@ -270,7 +280,7 @@ class Context:
 
 
 def called(context: Context, function: Callable[[], Any]) -> Any:
-    """Call a plain handler and flush its session, so that middleware sees an error of the flush too."""
+    """Call a handler that is not async, then flush its session, so that middleware sees an error of the flush too."""
     before = handling.get()
     handling.set(context.delivery)
     try:

@@ -37,18 +37,18 @@ State that several threads share, and who writes it:
 * ``HeldDelivery``: the heartbeat sets ``cancelled``, ``cancelled_at`` and, under a lock, ``charged``; a stop sets
   ``stopping``; whoever settles without the handler sets ``given_up``. Handlers see it through ``Context``.
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill hits no other delivery's child.
-* ``WorkerStats``: a lock guards ``failures``, ``timed_out`` and ``hung``. Only one thread writes each other counter.
+* ``WorkerStats``: a lock guards ``failures``, ``timed_out`` and ``hung``. The other counters have one writer each.
 
-Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time
-limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others.
+Start (``Runtime.check``, ``Runtime.start``): the worker checks schemas, calls on_start functions (``Lifespan``), and
+starts ``-limits``, handlers, ``-fetch``, ``-settle`` and ``-heartbeat``. If one fails, the others are stopped.
 
 Stop (``Runtime.end``): the worker begins no further handler, and tells running ones that it stops. The fetcher stops
 after its present dequeue. The worker releases the deliveries in the buffer; these attempts do not count. When the grace
 period ends, the worker releases the deliveries of running handlers, their sessions refuse to commit, and child
 processes are killed. A delivery whose handler exceeded its timeout has failed already and is not released. The settler
 stops when all deliveries are settled, or after 10 seconds. Rounds begin no further statement, and their present
-statements get one second; another worker does the rest. The heartbeat stops last: until then it extends leases, and
-then it ends empty ones. After that the worker calls the on_stop functions.
+statements get one second; another worker does the rest. Meanwhile the heartbeat extends leases. It stops last, after
+it has ended all leases without deliveries. Then the worker calls the on_stop functions.
 
 Failures, and what the worker does then:
 

@@ -304,7 +304,6 @@ class ChildProcesses:
             self._at_exit.cancel()
 
     def _take(self, held: HeldDelivery) -> tuple[_Child, bool]:
-        """Return a child for a delivery, and whether it was just started."""
         with self._lock:
             idle = self._idle.pop() if self._idle else None
             if self._at_exit is None:

@@ -1,8 +1,9 @@
 """Dedicated connections of a worker, each used by one thread.
 
 A worker must not wait for the application's pool, since its own handlers' sessions could exhaust the pool, and leases
-would end meanwhile. A dedicated connection is made as the application's engine makes connections (arguments, events,
-credentials). For an AsyncEngine it has its own event loop, which the application's loop cannot block (``engines``).
+would end meanwhile. A dedicated connection is made as the application's engine makes connections: with its arguments,
+events and credentials. For an AsyncEngine, a dedicated connection runs in an event loop of its own, which works on
+while the application's loop is blocked.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class DedicatedConnection:
         return self._driver.database_key(self._opened)
 
     def listener(self) -> Listener:
-        """Return a listener on the connection. Use the connection for nothing else until you close it."""
+        """Return a listener on the connection. Until :meth:`close`, use the connection for nothing else."""
         self._listens = True
         self._open()
         return self._driver.listener(self._opened, self._in_loop)
@@ -245,7 +246,7 @@ def begun_in_thread(work: Callable[[], R], name: str) -> Future[R]:
 
 
 def _connected(engine: Engine, within: float) -> Connection:
-    """Connect in a thread. If nobody answers, leave that thread behind, since it has no socket yet to shut down."""
+    """Connect in a thread. After *within* seconds, raise TimeoutError; the thread goes on, since nothing can end it."""
     connecting = begun_in_thread(engine.connect, "fairqueue-connecting")
     if wait([connecting], within).done:
         return connecting.result()

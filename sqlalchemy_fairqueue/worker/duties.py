@@ -89,7 +89,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels for running handlers in queues fair by seconds, so that long handlers gain no extra share."""
+        """Charge channels for handlers that still run, in queues that are fair by seconds (``fair_by="seconds"``)."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:
@@ -248,7 +248,7 @@ class Round(ABC):
                 self._round = begun_in_thread(self.run, self._thread_name)
 
     def stop(self) -> None:
-        """Begin no more rounds, and wait up to a second for the present statement."""
+        """Begin no more rounds. Wait up to a second for the running round, which ends after its present statement."""
         with self._starting:
             self._stopping = True
         if self._round is not None:
@@ -267,7 +267,6 @@ class Round(ABC):
     def _work(self) -> None: ...
 
     def _each(self, step: Callable[[str | None], R]) -> list[R]:
-        """Call *step* for each installation and return the results, or raise the first error after the other calls."""
         return run_all(partial(step, schema) for schema in self._schemas.copy() if not self._stopping)
 
     def _rows(self, schema: str | None, function: str, doing: str, **arguments: Any) -> Sequence[Any]:
@@ -279,7 +278,7 @@ class Groups(Round):
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
-        finished: How many groups this worker has finished, or tried to finish.
+        finished: For how many groups this worker has enqueued the follow-up, or has tried in vain to enqueue it.
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -297,7 +296,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """End the rounds and return True. If a round runs or more than *finished* groups are finished, return False."""
+        """Return False if a round runs or ``self.finished`` is not *finished*. Otherwise end rounds and return True."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -310,7 +309,6 @@ class Groups(Round):
             self.folded_at = began
 
     def _fold(self, schema: str | None) -> bool:
-        """Fold the groups of one installation. Return whether nothing is left."""
         notify = all(queue.target.notify for queue in self._queues[schema].values())
         fold = partial(fold_groups, schema=schema, limit=10_000, groups=100, notify=notify)
         while not self._stopping:
@@ -342,7 +340,7 @@ class Schedules(Round):
         self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
-        """Begin a round if a schedule is due or must be set. Return the seconds until the next poll, or None."""
+        """Begin a round if a schedule is due or to be set. Return the seconds to the next poll; None means as usual."""
         if self.is_under_way:
             return None
         return min(filter(None, self._each(self._poll)), default=None)

@@ -74,7 +74,7 @@ class Executor(ABC):
         self._time_limits.start()
 
     def close(self) -> None:
-        """End the thread of time limits and all child processes, after a stop."""
+        """End all child processes, and the thread that checks time limits."""
         self._time_limits.end(self._options.timings.leave_thread)
         self._children.close()
 
@@ -92,7 +92,10 @@ class Executor(ABC):
         return max(0.0, self._grace_until - self._options.clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Fail handlers beyond their timeout, abandon the others, kill child processes. Return abandoned deliveries."""
+        """Take deliveries from running handlers, and return those that the caller must release.
+
+        Deliveries whose timeout is over fail instead. Child processes are killed. Handlers' sessions refuse commits.
+        """
         given_up: list[HeldDelivery] = []
         for held in list(self.running):
             if held.timed_out:
@@ -112,7 +115,7 @@ class Executor(ABC):
         """Wait for running handlers until the grace period ends."""
 
     async def clean_up(self) -> None:  # noqa: B027 - nothing can interrupt a thread
-        """Give abandoned handlers a moment to clean up, except in threads."""
+        """Cancel tasks of handlers that still run, and give them a moment to clean up. In threads, do nothing."""
 
     @abstractmethod
     def calls_this(self) -> bool: ...
@@ -144,10 +147,10 @@ class Executor(ABC):
         self._children.kill(held)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
-        """Begin a batch and return its handler.
+        """Begin a batch, whose first delivery is *held*, and return its handler.
 
-        If its first message cannot be handled, release the others, complete cancelled ones, and raise an error, for
-        example NotCalled. If another message cannot be handled, settle it and remove it from the batch.
+        If *held* cannot be handled, release the other deliveries and raise an error, for example NotCalled; the caller
+        settles *held*. If another delivery cannot be handled, settle it and remove it from the batch.
         """
         followers, held.followers = held.followers, []
         try:
@@ -155,7 +158,7 @@ class Executor(ABC):
         except BaseException:
             # Only the first message is affected; the others are delivered again without it.
             for follower in followers:
-                self._settle(follower, handling.without_call(follower) or RELEASE)
+                self._settle(follower, RELEASE)
             raise
         for follower in followers:
             try:
@@ -181,14 +184,13 @@ class Executor(ABC):
             return [LOST]
         if held.followers and any(one.cancelled for one in held.batch):
             # The others in the batch have not failed.
-            return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
+            return [RELEASE for _ in held.batch]
         return [handling.decide_on_failure(one, error) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
         """Settle a finished batch, unless its time limit or a stop has settled it.
 
-        *still_runs* says that the handler's task has ended but its thread goes on. A message for which *decisions* has
-        no element is released, or completed if it was cancelled.
+        *still_runs* says that the handler's task has ended but its thread goes on.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -196,7 +198,7 @@ class Executor(ABC):
         else:
             self._returned(held)
         if started is not None:
-            rest = [handling.without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
+            rest = [RELEASE for _ in held.batch[len(decisions) :]]
             self._settle_batch(held, [*decisions, *rest], started)
         self._refill()
 
@@ -214,7 +216,6 @@ class Executor(ABC):
             self.trigger.set()
 
     def _check_time(self) -> float:
-        """End handlers beyond their timeout; count handlers that ignore a cancel. Return seconds to the next check."""
         began = self._options.clock()
         next_at = math.inf
         for held in list(self.running):
@@ -484,10 +485,7 @@ class TaskExecutor(Executor):
             return [RELEASE] if is_torn_down else self._failed(held, error)
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether a task was cancelled from outside the worker, as when its loop ends.
-
-        After ten deliveries of the message that did not count as attempts, return False, so that this delivery counts.
-        """
+        """Return whether to release a delivery because others cancelled its task, for example at the loop's end."""
         uncounted = held.delivery.deliveries - held.delivery.attempt
         was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted
         return was_cancelled and uncounted < _CANCELLATIONS

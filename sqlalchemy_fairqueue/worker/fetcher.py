@@ -81,7 +81,7 @@ class Fetcher(Looper):
                 self.settler.settle(one, RELEASE)
 
     def _round(self) -> float:
-        """If there is room, dequeue from queues that are due. Return the most seconds to wait before the next call."""
+        """Dequeue from queues whose next poll is due, if there is room. Return the most seconds until the next call."""
         executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
         # If the next delivery has waited in the buffer for long, release the whole buffer: other workers may be free.
@@ -115,8 +115,8 @@ class Fetcher(Looper):
     def _look_up_unanswered(self) -> None:
         """Release messages that unanswered dequeues took, even if there is no room for further messages.
 
-        After a reconnection, look at all leases: the server may have forgotten settlements, for example by a failover,
-        and the worker would go on to extend leases of messages that nobody handles.
+        After a reconnection, look at all leases. A failover, for example, may have undone settlements, so that messages
+        are leased again although none of this worker's handlers has them.
         """
         if self._made != self.connection.made:
             self._made = self.connection.made

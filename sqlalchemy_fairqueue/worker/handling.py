@@ -78,11 +78,14 @@ class RemoteError(Exception):
 
 
 def returned_outcome(result: object) -> Outcome | None:
-    """Return the Retry, Release or Bury that a handler returned; None for a value that is no outcome.
+    """Return the Retry, Release or Bury that a handler returned; None if *result* is no outcome.
 
-    For a class in place of an outcome, return an instance; raise TypeError if the class needs an argument. If the
-    outcome is none of the three, raise the outcome itself. Raise WorkerError for outcomes in a list. Raise WorkerError
-    also for a generator or an awaitable, since the handler has not done its work yet.
+    If *result* is a class of outcomes, return an instance of the class.
+
+    Raises:
+        TypeError: *result* is a class that needs an argument, such as Bury.
+        WorkerError: *result* is a list of outcomes. Or it is a generator or an awaitable, whose work is not done yet.
+        Outcome: *result* is an outcome of another class; it is raised itself.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
@@ -121,7 +124,7 @@ def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for an outcome, or for another exception by the policy. The last attempt is not retried."""
+    """Return the decision that a Retry, Release or Bury asks for; for any other exception, the decision by *policy*."""
     match error:
         case Release():
             return Decision(Verb.RELEASE, error.delay)
@@ -243,15 +246,10 @@ class NotCalled(Exception):
     decision: Decision
 
 
-def without_call(held: HeldDelivery) -> Decision | None:
-    """Return how to settle a lost or cancelled delivery without calling its handler; None for any other delivery."""
-    return RELEASE if held.lost else COMPLETE if held.cancelled else None
-
-
 def begin_handling(held: HeldDelivery) -> Handler:
     """Begin a delivery, check its payload, and return its handler; raise NotCalled if the handler cannot be called."""
-    if (decision := without_call(held)) is not None:
-        raise NotCalled(decision)
+    if held.lost or held.cancelled:
+        raise NotCalled(RELEASE)
     delivery = held.delivery
     held.begin()
     held.max_attempts = limit_of(delivery, held.queue.policy(delivery.kind))
@@ -379,7 +377,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
-    """Let the session's COMMIT settle a batch. A verb that the handler called on the session replaces the decision."""
+    """Record *decisions* on *session*, and return them. A verb that the handler recorded there replaces a decision."""
     own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
@@ -395,7 +393,7 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
 
 
 def decide_on_return(held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
-    """Return the decisions on a batch whose handler returned *result*; raise like :func:`returned_outcome`."""
+    """Return the decision on each delivery of a batch, whose first is *held*; raise like :func:`returned_outcome`."""
     values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
     return [_of_value(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
@@ -427,8 +425,8 @@ def _decide(held: HeldDelivery, error: BaseException) -> Decision:
     if isinstance(error, NotCalled):
         return error.decision
     if held.cancelled or (isinstance(error, MessageCancelled) and error.message_id == held.delivery.message_id):
-        # The message was cancelled, so it is deleted however its handler ended.
-        return COMPLETE
+        # A release deletes a message that was cancelled.
+        return RELEASE
     if held.given_up and isinstance(error, LeaseLost):
         # No log line, since the stop has logged this delivery.
         return LOST

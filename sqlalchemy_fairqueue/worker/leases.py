@@ -130,7 +130,7 @@ class WorkerLease(Lease):
         return self.lost or held is None or held.given_up
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
-        """Stop charging for a delivery. Return its measured cost and the cost charged so far; each may be None."""
+        """Stop charging the channel for the handler's time. Return measured and charged cost; each may be None."""
         held = self._held(delivery)
         return (None, None) if held is None else (held.measured_cost, held.stop_charging())
 
@@ -149,10 +149,10 @@ class HeldDelivery:
 
     Attributes:
         cancelled_at: When the handler was told that a message of its batch is cancelled.
-        given_up: Whether the worker has settled it without its handler, which may still run.
+        given_up: Whether the worker has settled the delivery without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
-        max_attempts: The message's own limit of attempts; once its handling has begun, the effective limit.
-        first: The first delivery of its batch, which may be itself.
+        max_attempts: The message's own limit of attempts; once handling has begun, the policy's limit if that is lower.
+        first: The first delivery of the batch. This is the delivery itself if it is the first or the only one.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
@@ -228,7 +228,10 @@ class HeldDelivery:
         return 0 if took is None else self._milliseconds(took)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Raise the total of charged milliseconds. Return the new and the former total; None if no charge is due."""
+        """Note that the channel is charged for the handler's time so far. Return the new and the former total.
+
+        Both are in milliseconds. Return None if the handler began less than half a second ago, or is not charged.
+        """
         with _charging:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
@@ -237,7 +240,7 @@ class HeldDelivery:
             return self.charged, before or 0
 
     def not_charged(self, before: int) -> None:
-        """Undo :meth:`charge_on`, since the charge failed."""
+        """Set the charged milliseconds back to *before*, since the charge failed."""
         with _charging:
             if not self._is_settling:
                 self.charged = before or None
@@ -251,7 +254,6 @@ class HeldDelivery:
             return self.charged
 
     def _milliseconds(self, took: float, ahead: float = 0.0) -> int:
-        """Divide *took* seconds by the size of the batch, add *ahead* seconds, and return the sum in milliseconds."""
         return min(max(1, math.ceil((took / len(self.first.batch) + ahead) * 1000)), MOST_COST)
 
     @property
@@ -312,7 +314,7 @@ class ServedQueue:
         resources: Resources for its handlers, by name; filled before the first call.
         heard_at: When its signals were last heard, by the worker's clock.
         reference: The command line's options that name the queue.
-        waiting_lease: The lease of the worker's registered wait, if there ever was one.
+        waiting_lease: The id of the lease under which the worker registers its waits; None before the first wait.
     """
 
     def __init__(self, queue: Queue, options: WorkerOptions, resources: Mapping[str, Any]) -> None:
@@ -390,10 +392,10 @@ class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
     Without turns in the buffer, later messages would wait behind all earlier ones, even behind many of one tenant. So
-    the buffer has a virtual time of its own. A message that is added gets the present virtual time or, if that is
-    later, one more than the time of its channel's last message. The message with the earliest time begins first.
-    Virtual time then advances to the time of that message, and by at least 1/(n+1) if n messages still wait, so that
-    new channels cannot overtake waiting ones for ever. Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
+    the buffer has a virtual time of its own. An added message gets the later of two times: the present virtual time,
+    and one more than the time of its channel's last message. The message with the earliest time begins first. Virtual
+    time then advances to the time of this message, but by at least 1/(n+1) if n messages still wait. So new channels
+    cannot overtake waiting ones for ever. Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
     """
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """Half of ``lease``. A dequeue uses the worker's last lease again only if that lease lives this much longer."""
+        """Half of ``lease``. A dequeue uses the worker's last lease again only if it has at least this time left."""
         return self.lease / 2
 
     @property
@@ -238,7 +238,6 @@ def _check_sessions(
 
 
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
-    """Warn if the pool is so small that handlers' sessions will wait for each other's connections."""
     bind = getattr(sessions, "kw", {}).get("bind")
     pool: Any = getattr(bind.sync_engine if isinstance(bind, AsyncEngine) else bind, "pool", None)
     if not isinstance(pool, QueuePool):

@@ -47,7 +47,7 @@ class Health:
 
     Attributes:
         alive: False if the worker cannot recover by itself; then restart its process.
-        ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
+        ready: Whether it takes messages now: it is started, its threads run, not all of its handlers hang, and the
             database answers and takes writes. The connection, its setup and the answer may take two seconds each.
         problems: Why it is not alive or not ready.
 
@@ -113,7 +113,7 @@ _END = object()
 
 
 class Lifespan:
-    """The on_start and on_stop functions of one start of a worker, and their resources; *run* calls plain functions."""
+    """The on_start and on_stop functions of a worker, and their resources. *run* calls functions that are not async."""
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:
         self._run = run
@@ -141,7 +141,7 @@ class Lifespan:
                     self._stops.push_async_callback(self._finish, queue, one)
 
     async def stop(self) -> None:
-        """Call on_stop functions, then finish generators, both in reverse order. Call this in the task of the start."""
+        """Call on_stop functions, then end on_start generators, in reverse order. The start's task must call this."""
         await self._stops.aclose()
         await self._open.aclose()
 
@@ -166,7 +166,6 @@ class Lifespan:
                 await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
-        """Return what a function returns. If it is a generator, return what it yields; the stop continues it."""
         resources = self.resources[id(queue)]
         call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
         if not one.generator:
@@ -201,7 +200,7 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class Runtime:
-    """The parts of one worker. They call the argument *stop* when an operator asks for a stop; *stop* must not wait."""
+    """The parts of one worker. If an operator asks for a stop, they call the callback *stop*, which must not wait."""
 
     def __init__(self, options: WorkerOptions, executor: type[Executor], stop: Callable[[Runtime], None]) -> None:
         self._options = options
@@ -221,7 +220,7 @@ class Runtime:
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
-        """Check the queues' schemas, tell the database of on_dead handlers, and note earlier requests to stop."""
+        """Check schemas, tell the database of on_dead handlers, and note present requests to stop, to ignore them."""
         own = DedicatedConnection(self._options, within=self._options.timings.connect)
         with contextlib.closing(own) as connection:
             for queue in self.queues:
@@ -254,7 +253,7 @@ class Runtime:
         return next(self._draining, True)
 
     def _drain(self) -> Iterator[bool]:
-        """Yield False until the worker is drained.
+        """Yield False while the worker is not drained, and then end.
 
         First run slots that are due at the start; slots that become due later could keep the worker for ever. When all
         messages are settled, fold groups, and poll each queue once more, since handlers and the fold may have enqueued

@@ -79,7 +79,6 @@ class Settler(Looper):
         self.connection.close()
 
     def _step(self) -> float | None:
-        """Send what is pending. Return the seconds until the next call; None if nothing is left."""
         self._gather()
         try:
             self._flush()
@@ -107,7 +106,7 @@ class Settler(Looper):
             self._note_ended(ended)
 
     def _flush(self) -> None:
-        """Send all that is not locked. Then send one locked delivery, alone, if its time has come or at a stop."""
+        """Send all deliveries that nobody had locked; then a locked one, alone, if its next try is due or at a stop."""
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
         for held, again_at in self._pending.items():
             if not again_at:
@@ -149,7 +148,6 @@ class Settler(Looper):
         self._note_ended([held for held in deliveries if held not in locked])
 
     def _note_ended(self, deliveries: list[HeldDelivery]) -> None:
-        """Forget deliveries. Poll their queues now if a dequeue may find more, and when delayed messages are due."""
         for held in deliveries:
             held.lease.held.discard(held)
             if held.decision.delay:
@@ -170,8 +168,8 @@ class Settler(Looper):
         """Settle deliveries, and return those whose message another transaction has locked.
 
         Raises:
-            FairQueueError: The schema does not fit this library, or the role lacks a grant.
-            DBAPIError, OSError: The database is away or could not serialize, or the role lacks a privilege.
+            FairQueueError: The schema does not fit this library, or the role lacks the grant "consumer".
+            DBAPIError, OSError: The database is away, could not serialize, or refuses the role access to the schema.
         """
         single = {held.delivery.message_id: held for held in deliveries}
         if len(single) < len(deliveries):

@@ -100,7 +100,7 @@ class WorkerStats:
 
     Attributes:
         taken: Deliveries dequeued.
-        released: Deliveries given back without counting the attempt.
+        released: Deliveries given back without counting the attempt, including those of cancelled messages.
         buried: Deliveries that became dead letters.
         lost: Deliveries whose lease was lost, or whose message somebody else settled.
         cancelled: Messages that were withdrawn while this worker held them.
@@ -108,7 +108,7 @@ class WorkerStats:
         flushes: Calls to settle deliveries, also those that failed.
         heartbeats: Calls to extend leases, also those that failed.
         woken: How often the listening connection told of notifications for the worker's queues, or failed or came back.
-        failures: Failed dequeues, settlements and duties, mostly because the database is away.
+        failures: Failed dequeues, settlements, heartbeats and other periodic calls, mostly while the database is away.
         timed_out: Deliveries whose handler exceeded its timeout.
         hung: Handlers that run now though their deliveries are settled without them, or their messages were cancelled
             half a minute ago. Each counts towards the worker's ``concurrency`` until it returns.
@@ -170,7 +170,7 @@ class WorkerStats:
 
 
 class WorkerLog(logging.LoggerAdapter[logging.Logger]):
-    """The log of one worker. Each text follows "worker" and the name; records have the name as ``worker`` too."""
+    """The log of one worker. Each text begins with "worker <name>"; each record has the name as ``worker``."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(logging.getLogger("sqlalchemy_fairqueue.worker"))

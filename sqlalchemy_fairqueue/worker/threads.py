@@ -130,7 +130,7 @@ class Looper:
             join(self.thread, lambda: until + self.options.timings.leave_thread - self.options.clock())
 
     def wake_by(self, at: float) -> None:
-        """If the thread would sleep beyond *at*, make all duties due now, and wake it. Any thread may call this."""
+        """Wake the thread now, with all duties due, if it would sleep beyond *at*. Any thread may call this."""
         if at < self._next_at:
             self.event.set()
 
@@ -193,10 +193,10 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 @contextmanager
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
-    """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
+    """Call *stop* at the first SIGTERM or SIGINT during the ``with`` block, and end the process at a later one.
 
-    A supervisor may send one stop as two signals, to a process and to its group. So signals within *grace* seconds of
-    the first are ignored. The end of the last such block puts the program's handlers back.
+    A supervisor may send one stop as two signals, to a process and to its group. So signals are ignored within *grace*
+    seconds of the first (not a worker's grace period). The end of the last such block puts the program's handlers back.
 
     Raises:
         InvalidArgument: This is not the main thread.
@@ -274,9 +274,10 @@ async def signals_wake_loop(interval: float) -> None:
 
 
 class ForkGuard:
-    """A context manager around every call of a handler. It ends a forked process that leaves a call or begins a call.
+    """A context manager around every call of a handler, in case the handler forks the process.
 
-    A forked process has copies of the worker's deliveries and connections, and must neither use nor close them.
+    The forked process ends when it leaves the handler or is about to call another handler. It has copies of the
+    worker's deliveries and connections, and must neither use nor close them.
     """
 
     def __init__(self) -> None:

@@ -31,11 +31,12 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Durations in seconds, and counts that belong to them; the names tell the rest.
+    """Durations in seconds, and counts that belong to them. Timings whose names say all are not listed.
 
     Attributes:
-        heartbeats: Heartbeats in the duration of a lease. After two that fail, a dequeue needs a new lease.
+        heartbeats: Heartbeats in the duration of a lease. If two in a row fail, the next dequeue makes a new lease.
         hear_after: The worker hears the signals of a queue after this time without a dequeue, if a poll is due.
+        charge_every: Interval of charges for handlers that run, in queues that are fair by seconds.
         stuck_after: A call to dequeue, settle, run schedules or finish groups is cut after this long without an answer,
             or after the duration of a lease if that is longer.
         housekeeping_call: A statement of housekeeping is cut only after this, since it may delete many large rows.
@@ -46,7 +47,7 @@ class Timings:
         poll_locked: While polls give nothing although a message is due, at least two polls begin within this time. A
             drain still waits for messages that are due within this time.
         poll_drift: During a wait, the time to the next poll is the length of the wait so far times this, at most the
-            poll interval. A transaction that began before the wait wakes nobody, so polls must find its messages.
+            poll interval. Such polls find what a transaction enqueued before the wait and commits during the wait.
         longest_wait: The longest time for which a wait is registered; a dead worker's wait ends by then.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
@@ -58,9 +59,9 @@ class Timings:
         may_hold_slot: After the worker settles a delivery that was taken longer ago than this, it polls. A limit may
             have been set since the dequeue, and the settlement may have freed a slot of that limit.
         stop_settling: How long a stop waits for the settler to end, before it cuts the settler's call.
-        leave_thread: How long a stop waits for the thread of time limits, and for a thread whose call it has cut.
+        leave_thread: How long a stop waits for the thread ``-limits``, and for a thread whose call it has cut.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period, and for the
-            present statement of each round.
+            present statement of a round, such as one of housekeeping.
         signal_again: A second SIGTERM or SIGINT within this time is ignored; a later one ends the process.
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
@@ -199,7 +200,7 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether a wait is needed: a poll gave nothing, few messages come, no wait covers the next interval."""
+        """Return whether a poll gave nothing, few messages come, and no registered wait lasts for another interval."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:
@@ -250,7 +251,7 @@ class PollSchedule:
         self.next_at = now + wait
 
     def poll_now(self, now: float) -> bool:
-        """Poll at *now*, since there may be messages. Return whether this makes the next poll earlier."""
+        """Make a poll due at *now*, since there may be messages. Return whether the next poll was due later."""
         # A poll that begins meanwhile resets this, and sees the messages.
         at = self._woken_at = min(self._woken_at, now)
         if self.next_at <= at:
@@ -259,7 +260,7 @@ class PollSchedule:
         return True
 
     def poll_at(self, at: float) -> None:
-        """Poll at *at*, when a message that this worker returned with a delay is due."""
+        """Make a poll due at *at*, when a message that this worker returned with a delay is due."""
         self._asked_at = min(self._asked_at, at)
         self.next_at = min(self.next_at, at)
 
@@ -267,7 +268,7 @@ class PollSchedule:
         return self._lately * exp((self._lately_at - now) / _LATELY)
 
     def _until_woken(self, now: float, otherwise: float) -> float:
-        """Return how many seconds the worker relies on being woken; if no wait is registered, return *otherwise*."""
+        """Return for how many seconds the worker can rely on wake-ups; if no wait is registered, return *otherwise*."""
         if self.waiting_until <= now:
             return otherwise
         return min(
@@ -277,7 +278,6 @@ class PollSchedule:
         )
 
     def _next(self, at: float) -> None:
-        """Set the next poll to *at*, or to an earlier time that was asked for."""
         self.next_at = at
         if self._asked_at <= self._began_at:
             self._asked_at = inf
@@ -322,7 +322,7 @@ class Prefetch:
         return min(self.most, int(self.concurrency * covered / max(seconds, 1e-6)))
 
     def room(self, free: int, buffered: int, busy: float) -> int:
-        """Return how many messages to take now, if *free* handlers could begin; zero while a call is not worthwhile."""
+        """Return how many messages to dequeue now for *free* handlers and the buffer; 0 if too few to be worthwhile."""
         ahead = self.ahead(busy)
         room = free + ahead - buffered
         # Take half a buffer in one call, not one message in each, unless a handler is free now.

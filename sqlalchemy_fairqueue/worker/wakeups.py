@@ -49,7 +49,7 @@ class FetchTrigger(WakeEvent):
 
     Attributes:
         refill_at: The executor wakes the fetcher when the buffer has at most this many deliveries; never if it is -1.
-        is_backlogged: Whether the fetcher takes no messages because too many deliveries are unsettled.
+        is_backlogged: Whether the fetcher takes no messages, because the settler has too many deliveries to settle.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -59,7 +59,7 @@ class FetchTrigger(WakeEvent):
         self._clock = clock
 
     def settled(self, queues: Iterable[ServedQueue]) -> None:
-        """Let the fetcher poll these queues now, as settlements let a dequeue find more; wake a waiting fetcher."""
+        """Note settlements: let the fetcher poll *queues* now, and wake the fetcher if it waits for the settler."""
         now = self._clock()
         earlier = [queue.polls.poll_now(now) for queue in queues]
         if any(earlier) or self.is_backlogged:
@@ -77,7 +77,7 @@ class WaitRegistration:
     _listening: Listening | None = field(default=None, init=False)
 
     def before_poll(self, queue: ServedQueue) -> None:
-        """Set the poll interval. If the worker listens and the queue needs a wait, register it before the poll."""
+        """Set the poll interval. If the worker listens and ``needs_wait`` says so, register a wait of the queue."""
         if self._listening is None and self.options.listen:
             self._listening = join_listening(self.options, self.connection, self.notified)
         polls, now, alone = queue.polls, self.options.clock(), self.options.interval(notified=False)
@@ -99,7 +99,10 @@ class WaitRegistration:
         self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
-        """Poll the queues of *topics*: now if this worker is named, else a moment later. None means all queues, now."""
+        """Let the queues of *topics* be polled, at once if a notification names this worker's lease, otherwise soon.
+
+        If *topics* is None, notifications may be lost; then all queues are polled at once.
+        """
         now, earlier = self.options.clock(), []
         for topic, queue in list(self.topics.items()):
             if topics is None:
@@ -124,7 +127,7 @@ class WaitRegistration:
         self._wait(queue, "stop waiting for", 0.0)
 
     def _wait(self, queue: ServedQueue, doing: str, seconds: float) -> tuple[int, str]:
-        """Register a wait of this length, or end it if that is 0. Return its lease and its topic of notifications."""
+        """Register a wait of *seconds*; 0 ends the present wait. Return its lease id and the topic of notifications."""
         who = {"consumer": queue.consumer.name, "lease_id": queue.waiting_lease}
         register = queue.target.call("fq_wait", doing, **who, wait=microseconds(timedelta(seconds=seconds)))
         [row] = self.connection.run(register.rows)
@@ -148,7 +151,7 @@ def join_listening(options: WorkerOptions, connection: DedicatedConnection, noti
 
 
 class Listening:
-    """A listening connection and its thread. If it has a *key*, all workers of the process and database share it."""
+    """A listening connection and its thread. Workers share it by its *key*, which names process and database."""
 
     def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:
         self.is_listening = False
@@ -284,7 +287,7 @@ class EngineWatch:
                 self._listening.join(self.notified)
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Stop calling *wake*. The connection ends when nobody has waited for half a minute."""
+        """Stop calling *wake*. The connection ends half a minute after the last caller has left."""
         with self._lock:
             wakes = self._wakes[str(message_id)]
             wakes.remove(wake)

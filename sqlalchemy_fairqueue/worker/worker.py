@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """What both workers have in common: public members, start and stop. Each start uses a new runtime."""
+    """What both workers have in common. Each start makes a new Runtime, so that a stopped worker can start again."""
 
     def __init__(self, engine: Engine | AsyncEngine, options: WorkerOptions) -> None:
         self._engine = engine
@@ -79,7 +79,6 @@ class Front:
         return runtime
 
     async def _begin(self, runtime: Runtime) -> None:
-        """Check, call on_start functions, start all parts. If a step fails, undo earlier steps and raise the error."""
         self._checking = True
         try:
             await self._check(runtime)
@@ -99,7 +98,6 @@ class Front:
         await runtime.executor.run(runtime.check)
 
     def _ask(self, until: float) -> None:
-        """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
         if self._executor is not None:
             self._executor.shorten_grace(until)
         self._asked.set()
@@ -113,7 +111,6 @@ class Front:
         self._options.log.info("stopped: %s", self.stats.as_dict())
 
     def _until(self, grace: timedelta | None = None) -> float:
-        """Return the end of the grace period for a stop that begins now."""
         checked = self._options.grace if grace is None else check_duration("grace", grace)
         return self._options.clock() + checked.total_seconds()
 
@@ -132,8 +129,8 @@ class _StoppedAtStart(BaseException):
 class Worker(Front):
     """Takes messages of one or several queues and calls their handlers in threads.
 
-    Besides the connections of its handlers' sessions it holds three, and a fourth once :meth:`health` was called. Its
-    chores open others for a short time. It shares a listening connection with the other workers of the process.
+    The worker holds three connections, and a fourth once :meth:`health` was called. Its chores open others for a short
+    time, and handlers' sessions have theirs. All workers of the process share one more connection, which listens.
     :doc:`/workers` lists its guarantees and the duties of handlers. An argument that is None has its default.
 
     Args:
@@ -148,10 +145,9 @@ class Worker(Front):
         session_factory: Creates the sessions of handlers. Default: a sessionmaker of the engine, with the class that
             handlers annotate ``session`` with, such as SQLModel's Session.
         prefetch: Most messages taken ahead of their handlers, 0 to 500; at most a tenth of a second's work.
-        max_bytes: Most bytes of messages in one dequeue and in the buffer, 64 MiB by default. One message may be
-            larger. Messages in handlers do not count.
+        max_bytes: Most bytes of taken messages whose handlers have not begun, or one larger message. Default: 64 MiB.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
-        housekeeping: Whether it does all four chores: running schedules, finishing groups, sampling, and housekeeping.
+        housekeeping: Whether it does all four chores (schedules, groups, samples and housekeeping) or none of them.
         middleware: Functions around each call of a handler, outermost first, outside of ``Queue.middleware``.
 
     Example:
@@ -510,7 +506,7 @@ class AsyncWorker(Front):
         await self.stop()
 
     async def _check(self, runtime: Runtime) -> None:
-        """Check as a Worker does. Raise WorkerError if the engine can connect in the caller's event loop only."""
+        """Check as a Worker does. Without worker_engine, raise WorkerError if *engine* connects in this loop only."""
         try:
             await super()._check(runtime)
         except Exception as error:

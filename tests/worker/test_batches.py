@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue import (
     Batch,
     Context,
     Delivery,
+    Enqueue,
     InvalidArgument,
     Queue,
     Retry,
@@ -206,6 +207,7 @@ def test_a_cancelled_message_takes_no_other_with_it(
             until(lambda: context.cancelled, "the cancel is known")
             context.check()
 
+    queue.configure(engine, history=True)
     send(engine, queue, *range(3))
     ids = [row[0] for row in database.rows("select id from fq_message order by id")]
     start(queue, concurrency=1, lease=LONG_LEASE, timings=MANY_HEARTBEATS)
@@ -214,7 +216,28 @@ def test_a_cancelled_message_takes_no_other_with_it(
     until(lambda: is_empty(database), "all is done")
     assert calls[0] == [0, 1, 2]
     assert sorted(one for some in calls[1:] for one in some) == [0, 2]
+    assert [one.outcome for one in queue.admin.attempts(engine, ids[1])] == ["cancelled"]
     assert queue.dead_letters.list(engine) == []
+
+
+def test_groups_of_a_batch(queue: Queue, engine: Engine, drain: MakeWorker) -> None:
+    """Each message of a batch has its own group; the batch has none where they differ."""
+    seen: list[object] = []
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery], context: Context) -> None:
+        seen.extend(group and group.id for group in map(context.group_of, deliveries))
+        with pytest.raises(InvalidArgument, match="different groups"):
+            _ = context.group
+
+    ids = []
+    for number in range(2):
+        with Session(engine) as session, session.begin(), queue.group(session, then=None) as group:
+            group.enqueue_many([Enqueue(channel="a", payload=number)])
+        ids.append(group.id)
+    queue.enqueue(engine, channel="a", payload=2)
+    drain(queue, concurrency=1)
+    assert seen == [*ids, None]
 
 
 def test_a_stop_gives_all_back(
