@@ -23,7 +23,7 @@ AnyEngine = Engine | AsyncEngine
 
 
 def load_object(reference: str, folder: str) -> Any:
-    """Import and return the object ``module:name``, in which ``name`` may have dots, or raise CommandError."""
+    """Load the object *reference*, ``module:name``. The module may be in *folder*. Raise CommandError if that fails."""
     module_name, colon, path = reference.partition(":")
     if not colon or not module_name or not path:
         raise usage_error(
@@ -66,9 +66,9 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return an engine of the imported module in *reference*, ``module:name``: ``engine``, or else the only engine.
+    """Return the engine of the module in *reference*, which is ``module:name``. The module must be imported already.
 
-    Return None if the module has no engine. Raise CommandError if it has several, and none has the name ``engine``.
+    Of several engines, return the one called ``engine``, or raise CommandError. If there is no engine, return None.
     """
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
@@ -84,7 +84,7 @@ def engine_of_module(reference: str) -> AnyEngine | None:
 
 
 def load_module(name: str, folder: str, reference: str | None = None) -> ModuleType:
-    """Import a module, or raise CommandError; *reference* is what was typed, for the error message."""
+    """Import a module, also from *folder*. If that fails, raise CommandError about *reference* (default: *name*)."""
     reference = reference or name
     path = str(Path(folder).resolve())
     if path not in sys.path:

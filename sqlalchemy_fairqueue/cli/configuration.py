@@ -44,9 +44,9 @@ def configure_channel(
 ) -> Result:
     """Set how a channel is served; without an option, show it.
 
-    Options that are not given leave the policy as it is. A channel that does not exist is made, with the defaults of
-    its queue. The change takes effect on the next dequeue. A value that an option sets belongs to the channel
-    alone, and overrides its plan, until it is reset.
+    Options that are not given leave the policy as it is. If an option is given, a missing channel is made with the
+    defaults of its queue. The change takes effect on the next dequeue. A value that an option sets overrides the plan
+    of the channel, until the field is reset.
 
     Options:
         plan: Follow this plan.
@@ -232,7 +232,7 @@ class LimitOptions(FieldOptions):
 
 
 def limits(options: Options) -> Result:
-    """Show each limit that several queues share, how much of it leased messages use, and which queues draw from it."""
+    """Show the limits that several queues share, how much of each is in use, and which queues draw from it."""
     return _limits(options, None, {}, None, remove=False)
 
 

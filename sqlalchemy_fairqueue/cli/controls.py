@@ -143,10 +143,10 @@ def purge(
     by: By = None,
     yes: Yes = False,
 ) -> Result:
-    """Delete the messages of a channel that no consumer holds, for good. Says how many and asks, unless --yes is given.
+    """Delete the messages of a channel for good, except leased ones. The command asks first, unless --yes is given.
 
     Messages that wait for another attempt are deleted too. With options such as --kind, only messages that meet all of
-    them are deleted. For a tenant that leaves, use 'fairqueue erase', which also deletes the rest of its data.
+    them are deleted. To delete all data of a tenant that leaves, use 'fairqueue erase'.
     """
     such = str(which)
     with open_queue(options) as (installation, queue):

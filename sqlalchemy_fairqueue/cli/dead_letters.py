@@ -84,7 +84,6 @@ def error_summary(error: str | None) -> str | None:
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
-    """Return the payload for a JSON document; None if it cannot be decoded. Values that JSON lacks become texts."""
     try:
         return json.loads(json.dumps(dead_letter.payload, default=repr))
     except PayloadError:
@@ -310,7 +309,6 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """Yield the ids in pages; with a rate, pause between the pages, so that the caller keeps the rate."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

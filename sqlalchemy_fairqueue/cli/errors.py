@@ -10,7 +10,7 @@ class ExitStatus(IntEnum):
 
     OK = 0
     FOUND = 1
-    """A problem was found, an objective is missed, a named object does not exist, or the answer was no."""
+    """A check found a problem, a report's target is missed, an object is missing or in use, or the user said no."""
     USAGE = 2
     """The command line cannot be used: an unknown option, a bad value, an application that cannot be loaded."""
     AWAY = 3

@@ -15,8 +15,8 @@ class _Flags:
 
 
 class Command(_Flags, TyperCommand):
-    """A command whose help shows no value for its flags."""
+    """A command whose help shows its flags, such as --yes, without a placeholder for a value."""
 
 
 class Group(_Flags, TyperGroup):
-    """A group of commands whose help shows no value for its flags."""
+    """A group of commands whose help shows its flags without a placeholder for a value."""

@@ -47,7 +47,7 @@ class Installation:
             return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name; if the application has a Queue of that name, with its codec and defaults."""
+        """Return the queue *name*. If the application's Queue has this name, take that Queue's codec and defaults."""
         application = self.target.application
         if application is None or application.name != name:
             return Queue(name, schema=self.schema)

@@ -61,9 +61,9 @@ class Name:
     """Names messages by channel and keys, instead of ids.
 
     Attributes:
-        channel: The channel, if --key or --ordering-key or both name the message instead of an ID.
+        channel: The channel of the message. Give it with --key, --ordering-key or both, but not with an ID.
         key: The key of the message.
-        ordering_key: The ordering key.
+        ordering_key: The ordering key of the message. If --key is given too, the message must have both.
     """
 
     channel: str | None = None
@@ -121,13 +121,13 @@ def list_messages(
     limit: Annotated[int, Spec(min=1, max=10_000)] = 100,
     after: Annotated[str | None, Spec(metavar="NEXT")] = None,
 ) -> Result:
-    """List messages, page by page: those that are not settled, or those that have ended as --state says.
+    """List messages that have not ended, page by page. With --state completed or cancelled, list ended messages.
 
     In a channel, messages that consumers hold come first, then the others in the order of delivery. Messages of the
     whole queue are sorted by their ids. A page reads at most 2,000 messages, so it may be short although others follow.
 
-    Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
-    history, the latest end first. As a page reads at most 10,000 attempts, other queues' included, it may be short too.
+    Ended messages are listed if the queue records its history, the latest end first. A message that was cancelled while
+    undelivered is left out. A page of ended messages reads at most 10,000 attempts of all queues.
 
     Options:
         channel: Default: the whole queue.

@@ -32,9 +32,10 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """Details of an option that the name and the type of its parameter do not tell.
+    """Details of an option, beyond the name and the type of its parameter.
 
     Attributes:
+        names: The option's names, such as ``--yes`` and ``-y``. Default: made from the parameter's name.
         metavar: The word for the option's value in the help. Default: by the type.
         parse: Returns the value that a text stands for; raises ValueError.
         shown: The default value, as the help shows it.
@@ -85,9 +86,8 @@ class Options:
     """Values of the options that commands have in common. The page about the command line says where they come from.
 
     Attributes:
-        database_url: postgresql://user@host/database. Default: $FAIRQUEUE_DATABASE_URL, which other users cannot see.
-        app: A Queue or an Engine of the application, which names the database, schema and queue. Default:
-            $FAIRQUEUE_APP.
+        database_url: postgresql://user@host/database, visible in lists of processes. Default: $FAIRQUEUE_DATABASE_URL.
+        app: A Queue of the application; or an Engine, which names only the database. Default: $FAIRQUEUE_APP.
         app_dir: The folder that comes first on the module search path.
         schema: The schema that fairqueue is installed in. Default: the application's, or the first on the search_path.
         queue: The queue. Default: the application's. If there is none, stats, channels, top, usage, doctor, report,

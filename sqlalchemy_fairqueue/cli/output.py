@@ -52,10 +52,10 @@ def writing() -> Iterator[TextIO]:
 
 @contextmanager
 def stdout_for_results() -> Iterator[None]:
-    """Keep stdout for results: what the application prints goes to stderr.
+    """Write results to stdout, and what the application prints to stderr.
 
-    If the command has a process of its own (:func:`prepare_streams` was called), the descriptor of stdout is redirected
-    until the process ends. So subprocesses, code in C, threads and exit functions cannot print there either.
+    If :func:`prepare_streams` was called, results go to a copy of stdout's descriptor. The descriptor itself leads to
+    stderr until the process ends, also for subprocesses, code in C, threads and exit functions.
     """
     global _results
     if _results is not None:
@@ -185,11 +185,10 @@ def write_error(text: str) -> None:
 def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
-    stdout becomes a stream with its own descriptor. It escapes characters that the locale cannot encode, and writes
-    everything or fails, also with PYTHONUNBUFFERED.
-
-    A closed stream is opened on the null device, so that no other file gets its descriptor. A closed stdin
-    becomes empty, and writes to a closed stderr are lost. A closed stdout is opened to be read, so that writes fail.
+    ``sys.stdout`` becomes a new stream on a copy of its descriptor. This stream escapes characters that the locale
+    cannot encode. It writes everything or fails, also with PYTHONUNBUFFERED. A closed stream is opened on the null
+    device, so that no other file gets its descriptor. Then stdin is empty, text for stderr is lost, and writing to
+    stdout fails.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

@@ -1,4 +1,4 @@
-"""Makes options of commands, rows and documents from the definitions of policies and settings."""
+"""Makes command-line options, table rows and JSON documents from the definitions of policies and settings."""
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.
 from collections.abc import Callable, Iterator, Mapping
@@ -39,12 +39,15 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
 
 
 class FieldOptions:
-    """The base of dataclasses whose options change fields of policies or settings, which *definitions* describe."""
+    """The base of dataclasses of options that change fields of policies or settings; *definitions* has the fields."""
 
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return new field values. If options do not fit together, raise CommandError with *prefix* in their names."""
+        """Return the new values by field. Raise CommandError if options do not fit together.
+
+        The error's message shows the options with *prefix*, such as ``channel-``, before their names.
+        """
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))
@@ -96,7 +99,7 @@ OptionsT = TypeVar("OptionsT", bound=FieldOptions)
 
 
 def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[OptionsT]], type[OptionsT]]:
-    """Return a decorator that makes a class a dataclass with an option for each of these fields."""
+    """Return a decorator that makes a class a dataclass with options for the fields in *definitions*."""
 
     def decorated(kind: type[OptionsT]) -> type[OptionsT]:
         kind.definitions = definitions

@@ -1,4 +1,4 @@
-"""``schedules``: list, show, add, pause, resume, run and remove schedules."""
+"""``schedules``: list, show, set, pause, resume, run and remove schedules."""
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import json
@@ -109,7 +109,7 @@ def show_schedule(
 
 
 def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[str, Any]] | None:
-    """Return the last slots run, up to *most*, even if the message was dropped; None if the role may not read them."""
+    """Return at most *most* slots that were run, the newest first. Return None if the role may not read them."""
     tables = ["fq_schedule", "fq_schedule_slot"]
     with installation.engine.connect() as connection:
         readable = connection.execute(query("readable_tables"), {"schema": installation.schema, "tables": tables})
@@ -153,7 +153,6 @@ def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, m
 
 
 def _timing(one: ScheduleInfo) -> Timing | None:
-    """Return the timing of a schedule; None if no slot is known, or this machine cannot read its expression or zone."""
     slot = one.next_run_at or one.last_slot_at
     if slot is None:
         return None
@@ -207,7 +206,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Yield a warning if ``set`` has changed the kind or the payload's size: perhaps an option was forgotten."""
+    """Yield warnings if *made* has another kind or payload size than *before*: perhaps an option was forgotten."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

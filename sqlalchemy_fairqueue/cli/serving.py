@@ -113,7 +113,10 @@ def metrics(
 
 
 def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
-    """Answer with a worker's metrics, or say what to install. They have exemplars if *accepted* allows OpenMetrics."""
+    """Return a worker's metrics as an HTTP answer. If prometheus-client is missing, the answer says what to install.
+
+    *accepted* is the Accept header of the request. If the header allows OpenMetrics, the metrics have exemplars.
+    """
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
@@ -220,7 +223,7 @@ def dashboard(
         host: The address to listen at. If other machines can reach it, --operator and --payloads are refused.
         operator: Everybody on this machine may change queues.
         payloads: Everybody on this machine may see payloads and errors.
-        trace_url: Where a trace is shown, with {trace_id}.
+        trace_url: The URL of a trace in your tracing tool, with {trace_id} in place of the trace's id.
     """
     try:
         import uvicorn

@@ -1,4 +1,4 @@
-"""``spark``: the data pipeline, on a local Spark or the cluster that settings name.
+"""``spark``: load files, archive the history and compact archives, on a local Spark or a cluster that --conf names.
 
 A command imports Spark only when it runs, since Spark may not be installed.
 """
@@ -56,18 +56,17 @@ def enqueue_file(
     rejects: Annotated[str | None, Spec(metavar="PATH")] = None,
     conf: Conf = None,
 ) -> Result:
-    """Enqueue the rows of a file, all or none.
+    """Enqueue the rows of a file in one transaction. If the load fails, nothing is enqueued.
 
-    Its columns are channel and payload, and optionally kind, at, delay, priority, key and headers.
-    With a --job-id, a load can be repeated when it is not known whether it was done.
+    The file has the columns channel and payload, and may have others of a message, such as kind, at and key.
 
     Options:
         path: A file or folder, or a URI that Spark knows.
-        job_id: Identifies the load; if a load with this id was done before, nothing is enqueued.
+        job_id: Identifies the load, which can then be repeated: if it was done before, nothing is enqueued.
         kind: The kind of messages whose row names none.
         json_payload: Treat payloads of text as JSON documents.
         on_duplicate: Action for a row whose key another message has: skip, raise, replace.
-        rejects: The folder for rows with bad values, which else fail the load.
+        rejects: A folder for rows with bad values. Default: such rows fail the load.
     """
     with open_installation(options) as installation, spark_session("enqueue", conf) as spark, progress("enqueuing"):
         from sqlalchemy_fairqueue.spark import enqueue
@@ -147,13 +146,13 @@ def archive_history(
 def compact_files(
     options: Options, path: Place, *, min_files: Annotated[int, Spec(min=2)] = 2, conf: Conf = None
 ) -> Result:
-    """Join the files of an archive into one for each day that has several.
+    """Join the files of each day of an archive into one file.
 
     A killed run loses and doubles nothing. The next 'fairqueue spark compact' or 'fairqueue spark archive' cleans up.
 
     Options:
         path: The folder of an archive, or a URI that Spark knows.
-        min_files: The least number of files of a day that are joined.
+        min_files: Join the files of a day only if the day has at least so many.
     """
     with (
         open_installation(options) as installation,

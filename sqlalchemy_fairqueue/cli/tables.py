@@ -35,9 +35,10 @@ class Column:
         name: The heading. "": the column is in documents alone.
         key: The name in documents; None: the column is on the screen alone. "": the heading with underscores.
         get: Returns the value of an item. None: the item's attribute or entry that is named like the key.
-        shown: Converts a value that is not None for the screen.
+        shown: Returns what the screen shows for a value; not called for None.
         number: Whether it is aligned to the right and never cut.
         blank: Values without information. A column with only such values may be left out.
+        style: The style of the cells on the screen, or a function that returns the style for a value.
         wraps: Whether a text that is too long for the width is continued on further lines instead of cut.
     """
 
@@ -71,7 +72,7 @@ number_column = partial(Column, number=True)
 
 
 class Table:
-    """Columns of one kind of items, in the order of the screen and of the document."""
+    """The columns for one kind of items. The screen and the document have the columns in this order."""
 
     def __init__(self, *columns: Column) -> None:
         self._columns = columns

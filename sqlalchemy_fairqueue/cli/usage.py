@@ -33,9 +33,9 @@ def usage(
     month: Annotated[datetime | None, Spec(metavar="MONTH", parse=_month, shown="this one")] = None,
     csv_: bool = False,
 ) -> Result | None:
-    """Count what each channel used in a month: completed messages, and the attempts, time and cost of handlers.
+    """Count what each channel used in a month: completed messages, attempts, and the time and cost of the attempts.
 
-    The figures come from the history, so the queue must have recorded the month and must still keep it.
+    The figures come from the history. The queue must have recorded its history in that month, and must still keep it.
 
     Options:
         month: The month in UTC, like 2026-11.

@@ -106,11 +106,11 @@ def worker(
     rest without counting an attempt, and exits with 0. A second signal ends the process at once, unless it comes within
     two seconds of the first. With --drain the worker stops by itself.
 
-    The database is the first of these: --database-url, an engine named by --app, the environment, the engine in the
-    module of the queue that --app names, or else of the first queue. The log goes to stderr.
+    The database is the first of these: --database-url; the engine that --app names; $FAIRQUEUE_DATABASE_URL; the engine
+    in the module of --app or, without --app, in the module of the first queue. The log goes to stderr.
 
-    With --http it answers probes: /healthz with 503 if the process should be restarted, and /readyz with 503 while it
-    takes no messages, such as while the database is away.
+    With --http the worker answers probes. /healthz answers 503 if the process should be restarted. /readyz answers 503
+    while the worker takes no messages, such as while the database is away.
 
     Options:
         queues: The queues, served in turn.
@@ -191,7 +191,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _optional() -> Iterator[None]:
-    """Log a warning, and go on, if what --drain left cannot be read: a worker's role needs no right to read it."""
+    """Log an error of the block as a warning, since the worker's role may lack the right to read what --drain left."""
     try:
         yield
     except (FairQueueError, SQLAlchemyError) as error:
@@ -199,7 +199,6 @@ def _optional() -> Iterator[None]:
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
-    """Return whether the worker calls handlers in an event loop, if neither --async nor --threads is given."""
     if any(handler.asynchronous for queue in queues for handler in handlers_of(queue).values()):
         return True
     if isinstance(application, (Engine, AsyncEngine)):
@@ -301,7 +300,6 @@ def _takes_sync_sessions(queues: list[Queue]) -> bool:
 
 
 def _pool(given: URL, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments for ``create_engine(given)`` that make the pool large enough for a worker with *arguments*."""
     return {
         "pool_size": arguments["concurrency"] + _SPARE_CONNECTIONS,
         "pool_pre_ping": True,

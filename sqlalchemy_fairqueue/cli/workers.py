@@ -39,11 +39,11 @@ _HANDLERS = Table(
 
 
 def list_workers(options: Options, *, limit: Page = 100) -> Result:
-    """List the workers of a queue that have a live lease, those with the most messages first, and what each holds.
+    """List the workers of a queue with an unexpired lease, those with the most messages first, and what each holds.
 
-    Workers report their version and concurrency within seconds; other consumers report none. A message that a worker
-    holds is being handled, or waits for its handler; the history, if recorded, tells since when it is handled. If a
-    cancelled message is still held, its handler ignores the cancellation: 'workers stop' stops its worker.
+    Workers report their version and concurrency within seconds; other consumers report none. A held message is being
+    handled, or waits for its handler. If the queue records its history, the list shows how long a message is held. If a
+    cancelled message is still held, its handler ignores the cancellation: 'workers stop' stops the worker.
 
     Options:
         limit: The most messages of each worker, those held longest.
@@ -72,8 +72,8 @@ def stop_worker(options: Options, name: str, *, by: By = None) -> Result:
     """Ask a worker to stop gracefully, as at a SIGTERM: it ends its work for all of its queues.
 
     Every worker of this name that serves the queue hears of the request within about two seconds, and logs who asked.
-    This command does not wait for that. The exit status is 1 if no consumer of that name has an unexpired lease in this
-    queue: there is probably no such worker, or it has just started. The request is recorded all the same.
+    This command records the request, and does not wait. The exit status is 1 if no consumer of this name has an
+    unexpired lease in the queue. An idle worker has a lease too, unless it has just started or does not listen.
     """
     with (
         open_queue(options) as (installation, queue),

@@ -119,10 +119,6 @@ def check_origin(request: Request, form: Mapping[str, str]) -> None:
 
 
 def _is_own(request: Request, origin: str) -> bool:
-    """Return whether an origin is the site that the request was sent to.
-
-    A proxy may have ended TLS, so an https origin may send a request that arrives as http, but not the reverse.
-    """
     try:
         sender, site = urlsplit(origin), urlsplit(f"//{request.headers.get('host', '')}")
         default = _PORTS[sender.scheme]
@@ -130,6 +126,7 @@ def _is_own(request: Request, origin: str) -> bool:
     except (KeyError, ValueError):
         # The origin is the word "null", or cannot be parsed.
         return False
+    # A proxy may have ended TLS, so an https origin may send a request that arrives as http, but not the reverse.
     return own and bool(site.hostname) and not (request.scope["scheme"] == "https" and sender.scheme == "http")
 
 

@@ -69,8 +69,8 @@ class Question:
 
     Attributes:
         changes: The values that the action changes: name, value before, value after.
-        inputs: The names of the inputs of the operator's form that the confirmation sends again. None: all. For
-            policies, plans and limits, only the changed inputs, so that values which others set meanwhile stay.
+        inputs: The names of the form's inputs that are sent again when the operator confirms. None: all inputs. For
+            policies, plans and limits, only changed inputs are sent, so that values which others set meanwhile stay.
     """
 
     words: str
@@ -85,9 +85,9 @@ class Done:
     """What an action did.
 
     Attributes:
-        said: The name, in ``SAID``, of the sentence that the page says afterwards; *count* is the number in it.
+        said: The key in the dict ``SAID`` of the sentence for the next page. *count* is the number in the sentence.
         outcome: The words for the log.
-        to: The page to show afterwards. None: the page with the button.
+        to: The address of the next page. None: the page on which the operator chose the action.
     """
 
     said: str

@@ -96,7 +96,7 @@ def create_dashboard(
             somebody who may see nothing, or a Response in place of the page, such as a redirect to a login.
         keep: How long figures are kept before they are read anew. They are kept for longer if reading them takes long.
         trace_url: Where a trace is shown, such as ``https://tempo.example/trace/{trace_id}``; ``{span_id}`` is the span
-            of the enqueue. Pages of messages that :mod:`sqlalchemy_fairqueue.otel` traced link there.
+            of the enqueue. If :mod:`sqlalchemy_fairqueue.otel` has traced a message, the message's page links there.
 
     Raises:
         InvalidArgument: *trace_url* is no http address with ``{trace_id}`` in it, or another argument has a wrong type.
@@ -167,7 +167,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells open pages to load anew; *at* in the query is the time of the page's figures."""
+    """Return the endpoint that tells open pages to load anew. A page may send the time of its figures as ``?at=``."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:

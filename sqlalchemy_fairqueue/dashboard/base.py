@@ -58,10 +58,10 @@ class Row:
     """A tenant in a table, with its queue.
 
     Attributes:
-        waited: How long it waits. None: nothing is ready.
-        detail: A few words about the reason of its wait, with figures.
-        shares: Its shares: first of cost or handlers' time, if the queue is fair by that; last of leased messages.
-        entitled: The part that its weight entitles it to, 0 to 1. None: it does not compete with others now.
+        waited: How long the tenant's oldest ready message has waited. None: nothing is ready.
+        detail: A few words about the reason of the tenant's wait, with figures.
+        shares: One or two shares of the service, as ``words.shares_of`` returns them.
+        entitled: The part to which the tenant's weight entitles it, 0 to 1. None: it does not compete with others now.
     """
 
     queue: QueueFigures
@@ -121,7 +121,10 @@ class View:
         return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
 
     def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
-        """Return the page of queues that the address asks for: by the page's number and by a text in queues' names."""
+        """Return one page of *queues*; None stands for the property ``queues``.
+
+        The address gives the page's number, and may give a text that the names of all listed queues contain.
+        """
         queues, find = self.queues if queues is None else queues, self.query.get("find", "").strip()
         found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
         text = self.query.get("page", "1")
@@ -145,7 +148,7 @@ class View:
 
 
 class PageBase:
-    """The base of classes of pages; *trace_url* is where traces are shown, with ``{trace_id}`` in it."""
+    """The base class of the pages; *trace_url* is where traces are shown, with ``{trace_id}`` in it."""
 
     def __init__(self, reading: Reading, authorize: Authorize | None, trace_url: str | None = None) -> None:
         self.reading = reading
@@ -170,7 +173,8 @@ class PageBase:
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """Return the tenants in the figures of *queues*, each with the reason of its wait, sorted by ``suffering``.
 
-        If reading the figures takes long, they are kept long. Then reasons are read anew for up to ``QUEUES`` queues.
+        Figures that take long to read are kept for long, so the reasons of waits in them grow old. In that case, the
+        reasons of up to ``QUEUES`` queues are read anew.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}

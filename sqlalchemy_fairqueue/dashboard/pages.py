@@ -71,7 +71,7 @@ _GROUP_STATES = {"open": True, "finished": False}
 
 
 class Pages(PageBase):
-    """The endpoints that show something."""
+    """The endpoints that show pages and change nothing."""
 
     async def overview(self, view: View) -> Response:
         figures = view.figures

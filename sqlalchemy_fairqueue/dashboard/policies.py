@@ -76,7 +76,7 @@ class Change:
 
     Attributes:
         plan: The plan to follow; None: no plan; UNSET: the same as before.
-        reset: Fields that the plan decides again, or without a plan the defaults of the queue.
+        reset: Fields that lose their own value. The plan decides them, or without a plan, the queue's defaults do.
     """
 
     fields: Mapping[str, Any]
@@ -110,7 +110,7 @@ def changed_fields(before: object, form: Mapping[str, str], fields: Sequence[Edi
 
 
 def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
-    """Return the change that a form requests; raise InvalidArgument if a field is wrong, or changed and reset."""
+    """Return a form's change; raise InvalidArgument if a value is wrong, or if a field is both changed and reset."""
     fields = changed_fields(stats, form)
     reset = tuple(name for name in POLICY if f"{_RESET}{name}" in form and name in stats.overridden)
     if both := [name for name in reset if name in fields]:
@@ -123,7 +123,7 @@ def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
 def policy_after(
     stats: ChannelStats, change: Change, plans: Mapping[str, PlanInfo], defaults: ChannelPolicy | None
 ) -> ChannelPolicy:
-    """Return a tenant's policy after a change, by plans and defaults; raise InvalidArgument for an unknown plan."""
+    """Return the policy that a tenant would have after a change; raise InvalidArgument if *plans* lack the new plan."""
     plan = plans.get((stats.plan if change.plan is UNSET else change.plan) or "")
     if isinstance(change.plan, str) and plan is None:
         raise InvalidArgument(f"queue {stats.queue!r} has no plan {change.plan!r}; make it first")

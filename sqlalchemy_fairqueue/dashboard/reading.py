@@ -53,7 +53,7 @@ _FIRST_PATIENCE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The findings of doctor, the worst first, or the error that kept doctor from its checks."""
+    """What ``fairqueue doctor`` finds, the worst first; if its checks could not be made, *problem* says why."""
 
     findings: Sequence[Finding]
     problem: str | None = None
@@ -79,10 +79,10 @@ class _Kept:
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
-        """Keep the result for *seconds*, or for *duty* times the time of the reading if that is more; keep no error.
+        """Keep the result for *seconds*, or for *duty* times the reading's duration if that is longer; keep no error.
 
-        The time counts from the end of the reading. If *duty* is 0, the time counts from the start, since the result
-        should be fresh; but the result is kept for at least a quarter of *seconds* after the end.
+        The time counts from the end of the reading. A *duty* of 0 is for results that must be fresh: their *seconds*
+        count from the start of the reading, but they are kept for at least ``seconds / 4`` after its end.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:
@@ -98,7 +98,7 @@ class Reading:
     """The database as the dashboard reads it.
 
     Attributes:
-        spent: The seconds spent so far on reading and making pages, but not on the shared figures and on health.
+        spent: The seconds spent so far on database calls and on rendering pages; figures and health are not counted.
     """
 
     def __init__(
@@ -156,7 +156,6 @@ class Reading:
 
     @contextmanager
     def _naming_grants(self) -> Iterator[None]:
-        """Turn PostgreSQL's error of a missing grant into NotGranted, with the Alembic operation that grants it."""
         try:
             yield
         except DBAPIError as error:
@@ -187,10 +186,10 @@ class Reading:
         If the work takes long, its result is kept for longer, and still returned while the work is done again.
 
         Args:
-            seconds: How long the result is kept. None: as long as the figures.
+            seconds: How long the result is kept. None: the *keep* of the dashboard.
             duty: The result is kept for at least this many times as long as the work took.
-            always: Keep the result for no longer than *seconds*, however long the work takes, and do not return it
-                while the work is done again. Only for work that reads a bounded part of a queue.
+            always: Whether results must always be fresh. If so, *duty* is ignored, and a result is kept for at most
+                *seconds* and not returned while the work is done again. Only for readings of a bounded part of a queue.
         """
         kept = self._kept_or_read(key, work, seconds, duty, always=always)
         before = kept.before

@@ -78,10 +78,10 @@ def link(page: str, /, **query: object) -> str:
 
 
 def payload_text(content: bytes, size: int | None) -> str:
-    """Return a payload as text to read: JSON over several lines, bytes that are no UTF-8 as their ``repr``.
+    """Return a payload as text to read; bytes that are no UTF-8 become their ``repr``.
 
-    *size* is the size of the whole payload, or None if it is unknown. If *content* is or may be only the beginning,
-    JSON is left as it is written, and text in UTF-8 ends with an ellipsis.
+    *size* is the number of bytes of the whole payload. If *content* has them all, JSON is spread over several lines. If
+    *content* has fewer, or *size* is None (unknown), the text is left as it is, and an ellipsis follows.
     """
     whole = size is not None and size <= len(content)
     try:
@@ -108,7 +108,7 @@ def spark(values: Sequence[float]) -> str:
 
 
 def buckets(times: HandlerTimes) -> list[tuple[int, str]]:
-    """Return the number of attempts in each bucket of times, with words for it; the shortest times come first."""
+    """Return the number of attempts and a label for each bucket of handler times; the shortest times come first."""
     bounds = ["0", *map(format_duration, HANDLER_BOUNDS), ""]
     return [
         (count, f"{count:,} from {low} {f'to {high}' if high else 'on'}")

@@ -68,9 +68,9 @@ class Share:
     """A tenant's share of the service of its queue.
 
     Attributes:
-        used: The share that the tenant uses, 0 to 1. None: nothing is out, or *unknown* says why it is not known.
-        whole: Names the whole, such as the messages that are out.
-        by: The measure: "messages", "cost" or "seconds". Empty if the tenant has only one share, of messages.
+        used: The part that the tenant uses, 0 to 1. None: the queue has no leased messages, or *unknown* says why.
+        whole: Words for the whole of which *used* is a part, such as ``messages out``.
+        by: The measure: "messages", "cost" or "seconds". Empty if messages are the queue's only measure.
     """
 
     used: float | None
@@ -169,7 +169,10 @@ def share_of(queue: QueueFigures) -> str:
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures) -> tuple[Share, ...]:
-    """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages."""
+    """Return one or two shares of a tenant.
+
+    In a queue that is fair by cost or seconds, the first share is by this measure. The last one is always by messages.
+    """
     share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
     if queue.fair_by == "messages":
         return (Share(share, _MESSAGES_OUT),)
@@ -235,14 +238,14 @@ _LEVELS = {Level.OK: "good", Level.WARNING: "warn", Level.PROBLEM: "bad"}
 
 
 def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:
-    """Return the state of a queue in a few words, and its level: good, warn, bad or idle."""
+    """Return the state of a queue in a few words, and the level of this state: good, warn, bad or idle."""
     if found := next(judge_queue(queue.stats, queue.at, LONG, past), None):
         return found.values["state"], _LEVELS[found.level]
     return ("flowing", "good") if queue.messages else ("idle", "idle")
 
 
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
-    """Return a sentence about the state of all queues, by their figures and by doctor's findings, and its level."""
+    """Return a sentence about the state of all queues, and the level of this state: good, warn, bad or idle."""
     queues = list(figures.queues.values())
     found = [finding for queue in queues for finding in judge_queue(queue.stats, queue.at, LONG, past(queue.name))]
     if health and queues:

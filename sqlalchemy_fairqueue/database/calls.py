@@ -1,10 +1,11 @@
 """Builds calls of SQL functions by name, and sends them.
 
-As a rule SQLAlchemy sends a call, so that its events fire. Two sorts of calls bypass SQLAlchemy if nothing listens or
-logs and the driver supports it, which halves their time: calls that are transactions of their own (``Call.tuples``),
-and calls that travel with the COMMIT of their transaction (``Link.commit_with``). The latter take one round trip
-together. Python sees their outcomes only after the COMMIT. So if an outcome must not be committed, the statement itself
-fails, by ``fq_refuse``.
+As a rule SQLAlchemy sends a call, so that SQLAlchemy's events fire. ``Link.commit_with`` bypasses SQLAlchemy. So does
+``Call.tuples``, for calls that are transactions of their own. The bypass halves a call's time. It is not used if
+events have listeners, if statements are logged, or if the driver does not support the bypass.
+
+``Link.commit_with`` sends the last calls of a transaction and COMMIT in one round trip. Python sees the calls' outcomes
+only after the COMMIT. So if an outcome must not be committed, the call itself fails, by ``fq_refuse``.
 """
 
 from __future__ import annotations
@@ -93,10 +94,10 @@ class Shape:
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters that get one element. Calls give the element itself, which drivers encode faster.
-        named: A parameter for message ids that the statement finds by ``fq_find_named``. Calls give the parameters of
-            that function instead of ids. If the parameter takes one id, or is in *alone*, it gets only the first id.
-        each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
-        readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
+        named: A parameter for message ids. Calls give the parameters of ``fq_find_named`` instead, and the statement
+            finds the ids by that function. If the parameter takes one id, or is in *alone*, it gets only the first id.
+        each: An array parameter. The function is called for each element; the column ``place`` numbers the elements.
+        readable: Whether texts are returned as UTF-8 bytes, so that they can be read whatever the client encoding is.
     """
 
     columns: Sequence[str] | None = None
@@ -199,8 +200,8 @@ class Target:
         schema: The schema of the installation; None if the search_path finds it.
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
-        policy: The policy that new channels start with, as JSON by column. It is not used if defaults or a
-            default plan are configured for the queue. None stands for ChannelPolicy(), the default of SQL functions.
+        policy: The policy that new channels start with, as JSON with columns as keys; None means ``ChannelPolicy()``.
+            The policy is not used if defaults or a default plan are configured for the queue.
     """
 
     schema: str | None
@@ -297,7 +298,7 @@ def read(  # noqa: PLR0917 - parameters of functions have all other names
 
     Texts are read whatever the connection's encoding is. Columns that are named as instants (``due_at``) become
     datetimes in UTC. Columns that are named as durations (``every``) become timedeltas. The columns of a rate become
-    one ``rate``. Arrays become tuples; the columns in ``overridden`` become the policy fields that they belong to.
+    one ``rate``. Arrays become tuples. In ``overridden``, names of policy columns become names of policy fields.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
@@ -374,10 +375,7 @@ class Link:
         return connection.get_transaction() or connection.begin()
 
     def can_commit_with(self) -> bool:
-        """Return whether statements can travel with the COMMIT. Do not ask this about a two-phase transaction.
-
-        Listeners prevent it if they act right before the COMMIT, or replace how statements or commits are executed.
-        """
+        """Return whether statements can be sent together with COMMIT. Do not ask this about a two-phase transaction."""
         connection, dialect = self.connection, self.connection.dialect
         return (
             not connection.invalidated
@@ -394,7 +392,7 @@ class Link:
 
         Raises:
             CommitRefused: A call had an outcome that must not be committed.
-            FairQueueError: The database refused a call with an SQLSTATE for which there is a class.
+            FairQueueError: The database refused a call with an SQLSTATE for which this library has an error class.
         """
         rows: list[Sequence[Any]] = []
         connection = self.connection
@@ -449,7 +447,7 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy, but raise its errors. Return False if a listener, a log or the driver prevents it."""
+    """Send calls past SQLAlchemy and return True; if that is impossible, return False. Raise SQLAlchemy's errors."""
     # Read SQLAlchemy's own flag, since asking the events takes longer than a statement. If SQLAlchemy has no such flag,
     # assume that there are listeners.
     engine = connection.engine

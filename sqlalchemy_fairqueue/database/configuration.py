@@ -41,7 +41,7 @@ def settings_json(values: Mapping[str, Any]) -> str:
 
 
 def new_policy_json(policy: ChannelPolicy) -> str | None:
-    """Write the whole policy of new channels as JSON. Return None for ChannelPolicy(), the default of SQL functions."""
+    """Return the policy of new channels as JSON; None for ``ChannelPolicy()``, which SQL functions use by default."""
     if policy == ChannelPolicy():
         return None
     return policy_json({name: getattr(policy, name) for name in POLICY})
@@ -67,7 +67,7 @@ def read_limits(
 def limits_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[Q], *, name: str | None = None
 ) -> dict[Q, list[SharedLimit]]:
-    """Return the shared limits of each queue, in one statement. The queue None stands for all shared limits."""
+    """Return the shared limits of each queue; for None in *queues*, all shared limits. *name* selects one limit."""
 
     def limit(*, queue: Q, **row: Any) -> SharedLimit:  # noqa: ARG001 - a limit has several
         return SharedLimit(**row)

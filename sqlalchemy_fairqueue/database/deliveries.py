@@ -106,11 +106,11 @@ class ExtendedLease(NamedTuple):
 
 
 class SetAside(NamedTuple):
-    """A row that was set aside because dequeues could not handle it.
+    """A message or a channel that was set aside because dequeues could not handle it.
 
     Attributes:
-        message_id: None if the state of the channel could not be updated.
-        outcome: "dead": the message is a dead letter; "paused": its channel is paused.
+        message_id: The message; None if the channel was set aside, because its state row could not be updated.
+        outcome: "dead" if the message became a dead letter; "paused" if the channel was paused.
     """
 
     message_id: int | None
@@ -226,7 +226,7 @@ def is_about_data(error: BaseException) -> bool:
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Extend the one lease of deliveries as :func:`heartbeat` does. Return its new end, or None if it is lost."""
+    """Extend the lease that all *tokens* share as :func:`heartbeat` does. Return the new end; None if it is lost."""
     [extended] = heartbeat(connection, target, [tokens[0].lease_id], lease, tokens)
     return extended.expires_at
 
@@ -280,9 +280,10 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 
 
 def refusal(connection: Connection, target: Target, doing: str, **which: str | list[int]) -> dict[str, Any]:
-    """Call ``fq_refuse`` with *which*, but so that it does not fail, and return the details of the outcome.
+    """Return the details with which ``fq_refuse`` would refuse an outcome. *which* are parameters of ``fq_refuse``.
 
-    The outcome "full" of a channel has the detail ``max_backlog``. The outcome "lost" of messages has ``holder``.
+    If ``outcome`` is "full", the details have ``max_backlog``, the bound of ``channel``. If ``outcome`` is "lost", they
+    have ``holder``: the consumer that now holds the message with the lowest of ``message_ids``, or None.
     """
     asked = {**dict.fromkeys(("channel", "ordinal", "message_ids")), **which}
     detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, fails=False, **asked).value(connection))
@@ -329,7 +330,7 @@ def settlement(
         notify: Whether to wake consumers, or programs that wait for the results.
         costs: The actual costs. None leaves a cost as it was charged.
         charged: The costs that :func:`charge_running` charged last, or None.
-        refusing: Whether the call travels with the COMMIT; it then fails if a delivery is lost, and returns no rows.
+        refusing: Whether the call is sent with the COMMIT. It then fails if a delivery is lost, and returns no rows.
     """
     told = costs.count(None) < len(costs)
     alone = verb == "complete" and len(tokens) == 1

@@ -39,17 +39,15 @@ _explicit: WeakSet[Engine] = WeakSet()
 
 
 class _WithoutPool(OptionEngine):
-    """An engine with the events and options of another one, but with a pool of its own, which keeps no connection."""
-
-    # An attribute in place of the property that returns the other engine's pool.
+    # An attribute in place of the property of OptionEngine, which returns the original engine's pool.
     pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]
 
 
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None, **options: Any) -> Engine:
     """Return an engine with the events and options of *engine* that keeps no connection.
 
-    *connect* makes its connections, and must run the pool's events itself. By default the new engine connects as
-    *engine* does. *options* are SQLAlchemy's options of the pool.
+    By default the new engine connects as *engine* does. If *connect* is given, it makes the connections, and must
+    itself call the listeners of *engine*'s pool. *options* are options of SQLAlchemy's Pool.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     creator: Any = connect
@@ -85,7 +83,7 @@ def _waited(loop: asyncio.AbstractEventLoop, work: Callable[..., Any], *argument
 
 
 class _Waiting:
-    """Lets code outside of an event loop use SQLAlchemy's adapter for a cursor of an asyncio driver."""
+    """A cursor of an asyncio driver for code outside of event loops. Each call runs *loop* until the call is done."""
 
     def __init__(self, adapted: Any, loop: asyncio.AbstractEventLoop) -> None:
         vars(self).update(_adapted=adapted, _loop=loop)
@@ -105,7 +103,7 @@ class _Waiting:
 
 
 class _WaitingConnection(_Waiting):
-    """Lets code outside of an event loop use the adapter for a connection, and closes the loop with the connection."""
+    """A connection of an asyncio driver for code outside of event loops. Its close also closes *loop*."""
 
     def __init__(self, pooled: PoolProxiedConnection, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(pooled.dbapi_connection, loop)
@@ -224,7 +222,7 @@ async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
 
 
 def run_transaction(engine: Engine, work: Callable[[Connection], R], *, isolates: bool = True) -> R:
-    """Call *work* in a READ COMMITTED transaction, and commit. An engine in AUTOCOMMIT stays so unless *isolates*."""
+    """Call *work* in a READ COMMITTED transaction, and commit. With ``isolates=False``, keep an engine's AUTOCOMMIT."""
     driver_of(engine)
     with engine.connect() as connection:
         if isolates or not is_in_autocommit(connection):
@@ -250,7 +248,7 @@ def set_time_limit(connection: Connection, limit: timedelta) -> None:
 def refused(
     where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
 ) -> InvalidArgument:
-    """Return the error for an argument that is not *wanted*. *otherwise* is advice for a caller who gave an engine."""
+    """Return the error for an argument that is not *wanted*. *otherwise* is advice if an unwanted engine was given."""
     kind = type(where).__name__
     article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     advice = ""

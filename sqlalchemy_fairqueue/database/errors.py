@@ -115,9 +115,9 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str, parameters: Mapping[str, Any]) -> NoReturn:
-    """Raise our error for the SQLSTATE of a failed call, or the SQLAlchemy error itself if we have none for it.
+    """Raise this package's error for the SQLSTATE of a failed call, or else the SQLAlchemy error itself.
 
-    Neither text shows contents or rows; the ``params`` of the SQLAlchemy error still have them.
+    The text of neither error shows contents or rows; the ``params`` of the SQLAlchemy error still have them.
     """
     error.hide_parameters = True
     hide_row(error)
@@ -128,7 +128,7 @@ def refuse(error: StatementError, doing: str, parameters: Mapping[str, Any]) -> 
 
 
 def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> FairQueueError | None:
-    """Translate a refusal of the database into an error of this package; None if its SQLSTATE has no class."""
+    """Return this package's error for a refusal of the database; None if no error class has the SQLSTATE."""
     refusal = refusal_of(error)
     kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
     if kind is None:

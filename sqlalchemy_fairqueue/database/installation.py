@@ -1,8 +1,8 @@
 """Checks whether this library can use what a database has installed, and installs without Alembic.
 
 Before the library sends anything else, it asks which version is installed. If the version is usable, the library does
-not ask again for this connection pool and schema. This is safe: in an upgrade the database goes before the code, and in
-a downgrade the code goes before the database.
+not ask again for this connection pool and schema. This is safe, since the database is upgraded before the code, and
+downgraded after the code: the installed version is never older than the code needs.
 """
 
 from __future__ import annotations

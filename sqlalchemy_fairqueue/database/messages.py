@@ -145,9 +145,9 @@ def enqueue_call(
     """Return the call that adds messages, at least one, to a queue; :class:`EnqueuedMessages` reads its rows.
 
     Args:
-        lock: Messages that the transaction will lock later. If the call has to lock messages that it replaces, it locks
-            all of these messages together, in the order of their ids.
-        refusing: Whether the call travels with the COMMIT; it then fails for outcomes for which Python would raise.
+        lock: Ids of messages that the transaction will lock later, or None. If the call locks messages to replace them,
+            it locks those and the messages of *lock* together, in the order of their ids.
+        refusing: Whether the call is sent with COMMIT. The call then fails for outcomes for which Python would raise.
         counts_members: Whether the call counts the messages as members, because the transaction created their groups.
     """
     alone = len(messages) == 1
@@ -174,7 +174,7 @@ def enqueue_call(
 
 
 def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
-    """Return only the first value if all messages share it; fq_enqueue takes an array of one for all."""
+    # fq_enqueue applies the value of an array of one element to all messages.
     return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 
@@ -223,14 +223,14 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the follow-ups *messages* as parameters of ``fq_make_group``; without any, each parameter is None."""
+    """Return the parameters of ``fq_make_group`` for the follow-ups of a group; if there are none, each is None."""
     # Not an empty array, since no driver writes one of contents.
     kept = signature("fq_make_group").parameters
     return {name: values or None for name, values in _arrays(messages).items() if name in kept}
 
 
 def names_values(*names: MessageName) -> dict[str, Any]:
-    """Return the parameters of ``fq_find_named``, or of a call whose shape has ``named``."""
+    """Return *names* as parameters of ``fq_find_named``; a call with :attr:`Shape.named` takes the same parameters."""
     channels, keys, ordering_keys = map(list, zip(*names, strict=True))
     return {"channels": channels, "keys": keys, "ordering_keys": ordering_keys}
 
@@ -331,7 +331,7 @@ def record_audit(
 
 
 class Folded(NamedTuple):
-    """How many notes a fold counted, how many groups it tried to finish, and whether there may be more to do."""
+    """How many notes a fold counted, how many groups it finished or failed to finish, and whether more may be left."""
 
     folded: int
     finished: int
@@ -355,7 +355,10 @@ def read_groups(
     before: GroupStatus | None = None,
     limit: int = 1000,
 ) -> list[GroupStatus]:
-    """Return groups of a queue, the newest first, or only *group_id*. *before*: the last group of the page before."""
+    """Return up to *limit* groups of a queue, the newest first. If *group_id* is given, return only that group.
+
+    *is_open*: True for open groups only, False for finished ones only. *before* is the last group of the previous page.
+    """
     doing = "list the groups of" if group_id is None else f"read group {group_id} of"
     before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
     page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
@@ -368,18 +371,21 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Return members of a group that have not ended, sorted by id; if there are more than *limit*, any of them."""
+    """Return up to *limit* members of a group that have not ended, sorted by id. If more exist, any may be left out."""
     doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
-    """Fold notes and finish groups; return None if another transaction does so. Call it in a transaction of its own."""
+    """Fold up to *limit* notes. If no note is left, finish up to *groups* groups whose members have all ended.
+
+    Return None if another transaction is folding. Call this in a transaction of its own.
+    """
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
-    """Group the newest *limit* dead letters by kind, reason and error, largest group first, with *ids* ids of each."""
+    """Group the newest *limit* dead letters, the largest group first. Each group has up to *ids* message ids."""
     doing = "read the dead letters of"
     return target.read(connection, "fq_dead_letter_groups", doing, DeadLetterGroup, limit=limit, ids=ids)

@@ -51,7 +51,7 @@ class DueSchedule(NamedTuple):
     read_at: int
 
     def seen(self) -> dict[str, int]:
-        """Return the parameters by which functions notice that the schedule has changed since it was read."""
+        """Return the parameters by which SQL functions notice that the schedule has changed since it was read."""
         return {"id": self.id, "revision": self.revision, "done_until": self.done_until}
 
 

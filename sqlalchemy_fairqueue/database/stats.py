@@ -61,7 +61,7 @@ _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text
 
 @dataclass(frozen=True, slots=True)
 class SampleContext:
-    """The moment of a sample by the database's clock, and the snapshot that it saw, as text of PostgreSQL."""
+    """The time of a sample by the database's clock, and the sample's snapshot, as the text of a ``pg_snapshot``."""
 
     at: datetime
     snapshot: str
@@ -119,7 +119,7 @@ def read_channel_stats(
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to stop the workers of a queue that have a certain name. A new request has a new *requested_at*."""
+    """A request to stop a queue's workers of one name, known to the reader. A new request has a new *requested_at*."""
 
     queue: str
     requested_by: str
@@ -133,7 +133,7 @@ def read_contention(connection: Connection, target: Target, *, limit: int) -> Co
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """Return the contention of each queue, with up to *limit* channels of each sort (see ``fq_contention``)."""
+    """Return for each queue what ``queue.admin.contention`` returns for one queue, in one statement."""
     doing = "read the contention of"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)
@@ -167,8 +167,8 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back; the cost is bounded, however large the queue is.
 
-    The call reads at most *count* leased messages. It reads at most *scan* of each of these: channels with leased
-    messages, ready channels, channels that become ready later, signals, and held messages of one channel.
+    The call reads at most *count* leased messages. It reads at most *scan* channels with leased messages, *scan* ready
+    channels, *scan* channels that become ready later, *scan* signals, and *scan* held messages of each channel.
 
     Returns:
         What holds the queue back; up to *rivals* channels with the most leased messages; and the demand of each of
@@ -263,7 +263,6 @@ def consumers_by_queue(
 
 
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
-    """Return a consumer, but drop a request to stop that was made before the consumer started."""
     held = json.loads(handlers or "[]")
     for one in held:
         for name in ("delivered_at", "cancelled_at"):
@@ -290,7 +289,7 @@ def read_stop_requests(
     lease_ids: Sequence[int],
     concurrency: int,
 ) -> list[StopRequest]:
-    """Return the requests to stop a worker, and write the worker's concurrency and version to its leases."""
+    """Return the requests to stop a worker. Store the worker's concurrency and this library's version in its leases."""
     doing = f"look for requests to {consumer!r} to stop"
     worker: Row = {"consumer": consumer, "concurrency": concurrency, "version": library_version()}
     which: Row = {"queues": list(queues), "lease_ids": list(lease_ids)}

@@ -13,7 +13,7 @@ _asked: list[int] = []
 
 
 class DemoError(Exception):
-    """The demo cannot go on, results are missing or double, work is left, or the services gave different results."""
+    """The demo cannot go on, results are missing or double, work is left, or fair queue and job table disagree."""
 
 
 class AskedToEnd(SystemExit):

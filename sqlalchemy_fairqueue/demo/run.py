@@ -98,7 +98,7 @@ class Accident:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The present state of a run: all uploads, in the order in which they were parsed, and the kill, if any."""
+    """The present state of a run. *files* are its uploads, in the order of their parsing; unparsed files come last."""
 
     service: str
     files: list[File]
@@ -110,7 +110,7 @@ class Run:
 
     @property
     def orphans(self) -> list[File]:
-        """The files that the worker had leased when it was killed, except those that its last commits completed."""
+        """The files that the killed worker had leased and did not complete; empty if no worker was killed."""
         if (accident := self.accident) is None:
             return []
         held = [file for file in self.files if file.key in accident.keys]
@@ -140,8 +140,8 @@ def app_database(server: URL) -> Iterator[Engine]:
 def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:
     """Let the customers visit a service, and yield the state of the run repeatedly, until all files are parsed.
 
-    Once some files are parsed, a worker that has leased files is killed. If no worker has leased any, or if the last
-    commits of the killed worker completed all of its files, the demo tries again a moment later.
+    Once some files are parsed, a worker that has leased files is killed. If no worker has leased a file, the demo looks
+    again a moment later. If the killed worker has completed all of its files after all, another worker is killed.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
@@ -211,7 +211,7 @@ def left(session: Session) -> int:
 
 
 def check(run: Run, engine: Engine, visits: list[Visit]) -> dict[str, int]:
-    """Return the totals over all files; raise DemoError if results are missing or double, or work is left."""
+    """Return totals by name, like ``lines``; raise DemoError unless every file has one result and no work is left."""
     results = Counter({key: 0 for visit in visits for key in visit.files})
     results.update(file.key for file in run.files if file.done)
     wrong = [f"{key} has {count}" for key, count in results.items() if count != 1]

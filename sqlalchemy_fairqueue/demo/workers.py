@@ -79,7 +79,7 @@ class Workers:
 
 @contextlib.contextmanager
 def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
-    """Run workers during the ``with`` block, which begins when all are ready; raise DemoError if one ends earlier."""
+    """Run workers during the ``with`` block. It begins when all are ready; raise DemoError if one ends before that."""
     running = Workers(service, url)
     try:
         for _ in range(size):

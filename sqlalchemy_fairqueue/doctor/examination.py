@@ -90,8 +90,8 @@ def examine(
 ) -> Examination:
     """Check an installation and change nothing; this may take seconds. :class:`CheckContext` explains the arguments.
 
-    The connection must be in READ COMMITTED, outside of a transaction. Raise Unusable if there is no installation, or
-    the role may not use it, and SQLAlchemyError if the database is away.
+    The connection must be in READ COMMITTED, outside of a transaction. Raise Unusable if there is no installation or
+    if the connection's database role may not use it. Raise SQLAlchemyError if the database is away.
     """
     with connection.begin():
         schema, version = find_installation(connection, schema, role.value)
@@ -115,7 +115,6 @@ def _possible_checks(context: CheckContext) -> tuple[list[Check], list[Check]]:
 
 
 def _is_possible(context: CheckContext, check: Check) -> bool:
-    """Return whether the role may call the functions and read the tables of a check, as far as these exist."""
     schema, functions, tables = context.schema, list(check.functions), list(check.tables)
     return not (
         (functions and context.execute("missing_function_privileges", schema=schema, functions=functions).all())

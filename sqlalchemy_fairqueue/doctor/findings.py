@@ -1,4 +1,4 @@
-"""The common parts of checks: findings, the context of a check, and the search for rows that persist."""
+"""What checks have in common: findings, contexts, and a search for rows that a query returns for two seconds on end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Finding:
     """A finding of a check.
 
     Attributes:
-        check: The subject, a word that never changes.
+        check: What was checked, as a word such as ``leases``, which stays the same in every release.
         remedy: What to do; None: nothing.
         values: The figures behind the message, for programs.
         repair: Statements that ``fairqueue doctor --repair`` executes, as the owner.
@@ -107,7 +107,7 @@ class CheckContext:
     Attributes:
         connection: Each check has its own read-only transaction on it.
         queue: The only queue to check; None: all.
-        max_age: A queue is behind if its oldest ready message waits for longer, although workers could take messages.
+        max_age: A queue is behind if its oldest ready message waits longer than this, and a message is deliverable.
         allowed: Objects that may differ from the installed version, such as ``index message_tenant``.
         role: The kind of work that the connected database role should be able to do.
     """
@@ -133,9 +133,9 @@ class Check:
 
     Attributes:
         nothing: What to say if there is no finding; None: say nothing.
-        functions: Functions that it calls. For a role that may not execute them the check is left out.
-        tables: Tables that it reads, which no grant includes. For a role that may not read them it is left out.
-        any_version: Whether it can check versions that this library cannot use.
+        functions: Functions that the check calls. For a role that may not execute them, the check is left out.
+        tables: Tables that the check reads. For a role that may not read them, the check is left out.
+        any_version: Whether the check works with versions that this library cannot use.
     """
 
     function: Found

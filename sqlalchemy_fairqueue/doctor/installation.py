@@ -1,4 +1,4 @@
-"""Finds where fairqueue is installed and whether this library can use it; if not, tells the migration to paste."""
+"""Finds where fairqueue is installed and whether this library can use it; errors say what to paste into a migration."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def needed_kind(error: DBAPIError) -> str | None:
 
 
 def outdated(name: str, version: int, schema: str | None) -> Unusable | None:
-    """Return an error if this library cannot use *version* in schema *name*. The error's remedy names *schema*."""
+    """Return an error if *version*, which is installed in schema *name*, is too old for this library; otherwise None.
+
+    The error's remedy is an Alembic operation that names *schema*. If *schema* is None, the operation names no schema.
+    """
     problem = too_old(version, name)
     if problem is None:
         return None

@@ -99,7 +99,6 @@ def _calm(stats: QueueStats, now: datetime) -> str:
 
 
 def _held_back(paused: int, limited: int) -> str:
-    """Say how many ready messages no worker may take: `` (3 paused, 1 beyond limits)``."""
     words = ", ".join(f"{count:,} {word}" for count, word in ((paused, "paused"), (limited, "beyond limits")) if count)
     return f" ({words})" if words else ""
 
@@ -119,9 +118,9 @@ def recent_pasts(
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield findings about a queue, the gravest first; ``values["state"]`` of each names the state in a few words.
 
-    A queue counts as behind if its :func:`behind` is more than *max_age* now and at each point of the last minute in
-    *past*. By the present alone, the state of a queue whose wait is about *max_age* would change with each dequeue.
-    *past* begins with the oldest point; it is empty if none is known.
+    A queue counts as behind if the wait that :func:`behind` returns exceeds *max_age* now, and exceeded *max_age* at
+    each point of *past* within the last minute. If only the present counted, the state of a queue whose wait is about
+    *max_age* would change with each dequeue. *past* begins with the oldest point, and may be empty.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -176,7 +175,7 @@ def summary_of(
 
 
 def summary(found: Sequence[Finding], queues: Collection[QueueStats], now: datetime) -> str:
-    """Return a sentence: the worst of the findings, or, without any, how many messages of the queues wait."""
+    """Return a sentence about the worst finding; if there is no finding, about how many messages of the queues wait."""
     if found:
         worst = max(found, key=lambda finding: finding.level)
         more = f"; {plural(len(found) - 1, 'further finding')}" if len(found) > 1 else ""
@@ -212,7 +211,6 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew in *past*; None if *past* is too short, or the backlog grew little or only in one half."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
@@ -231,7 +229,7 @@ _OLDEST = 100_000
     tables=("fq_message", "fq_dead_letter", "fq_channel"),
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
-    """Find kinds whose messages died in the last hour, or failed or were given back three times or more."""
+    """Find kinds with a message that died in the last hour, failed 3 times or more, or was released 3 times or more."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (
@@ -292,7 +290,7 @@ def _dispatcher(row: Row[Any], role: str) -> Finding:
 
 
 def _held_since(row: Row[Any], role: str) -> str:
-    """Say for how long the transaction that holds a lock is open, idle or prepared. No view shows the lock's age."""
+    # No view shows the age of the lock on the dispatch row, so the words tell the age of its holder's transaction.
     if row.since is None:
         return f"for how long role {role!r} may not see" if row.hidden else "for how long is not known"
     if row.pid is None:

@@ -70,7 +70,7 @@ _READABLE_QUERIES = {
     tables=("fq_message", "fq_dead_letter", "fq_channel", "fq_signal", "fq_channel_state"),
 )
 def check_sequences(context: CheckContext) -> Iterator[Finding]:
-    """Check that the next ids are new ones, and that no dead letter has the id of a message."""
+    """Check that the next id of each sequence is above all ids in use, and that no dead letter has a message's id."""
     # The sequences are read after the ids: ids that are drawn in between are no problem.
     in_use = _ids_in_use(context)
     rows = context.execute("sequences", schema=context.schema, tables=list(in_use)).all()

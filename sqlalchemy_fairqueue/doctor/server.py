@@ -325,7 +325,6 @@ def _hidden_snapshots(context: CheckContext, reported: Collection[int]) -> Itera
 
 
 def _is_same(before: Row[Any], after: Row[Any]) -> bool:
-    """Return whether a session may still be in the transaction of *before*, by its id or else by ``backend_xmin``."""
     if before.xid is not None:
         return bool(before.xid == after.xid)
     return bool(before.xmin == after.xmin)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChannelUsage:
-    """The usage of a queue by a channel: completed messages, attempts with any end, and their time and cost."""
+    """The usage of a queue by a channel: completed messages, and the number, time and cost of all ended attempts."""
 
     queue: str
     channel: str

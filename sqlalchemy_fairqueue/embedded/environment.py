@@ -58,7 +58,7 @@ def answers() -> dict[str, str]:
 
 
 def for_driver(url: URL, driver: str) -> URL:
-    """Return the URL of a private server with *driver*, and with the parameters that this driver knows."""
+    """Return *url*, the URL of a private server, with *driver* and with only the parameters that this driver knows."""
     found = url.set(drivername=f"postgresql+{driver}")
     ours = [name for name, value in answers().items() if url.query.get(name) == value]
     if driver == "asyncpg" and ours:

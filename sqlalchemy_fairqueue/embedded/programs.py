@@ -91,7 +91,7 @@ class Programs:
         return Programs(folder / self.directory.relative_to(self.trees[0].parent))
 
     def copy_below(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
-        """Copy the programs below *folder*; *make_folder* creates each folder so that the server's account owns it."""
+        """Copy the programs into the new *folder*. *make_folder* creates a folder that the server's account owns."""
         make_folder(folder)
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:

@@ -217,7 +217,6 @@ def embedded_server(
 
 @contextlib.contextmanager
 def _supervised(account: Account, directory: Path, programs: Programs) -> Iterator[subprocess.Popen[str]]:
-    """Start a supervisor process, which stops the server and removes *directory* when the ``with`` block ends."""
     command = ["/bin/sh", "-c", _SCRIPT, "fairqueue-supervisor", str(directory), str(programs.directory)]
     process = account.start(command)
     try:
@@ -227,7 +226,6 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
-    """Create an empty folder that *account* owns and can reach, with a path short enough for a socket."""
     reasons = []
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
         if len(os.fsencode(parent)) > _PARENT_LIMIT:

@@ -32,13 +32,13 @@ def messages_of(stats: ChannelStats) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The channels at an instant, by the database's clock.
+    """What ``top`` shows at an instant of the database's clock. The samples that workers keep are of another kind.
 
     Attributes:
-        since: The time since the previous sample. None: there is none, or the clock was set back; then *changes* and
-            *rates* are empty.
-        channels: The busy channels, and those that had messages in the previous sample or completed some since, with
-            the reasons of their waits.
+        since: The time since the previous sample. None: there is no previous sample, or the clock was set back. Then
+            *changes* and *rates* are empty.
+        channels: The busy channels, and channels that had messages in the previous sample or completed messages since.
+            Each channel that waits has the reason of its wait.
         snapshot: The snapshot as PostgreSQL writes it; the next sample counts the completions since then.
     """
 

@@ -56,7 +56,7 @@ def age(since: datetime | None, now: datetime) -> timedelta | None:
 
 
 def behind(stats: QueueStats, now: datetime) -> timedelta:
-    """Return how long the oldest ready message of a queue waits; zero if workers could take no message."""
+    """Return how far workers are behind: the wait of the oldest ready message, or zero if no message is deliverable."""
     return (age(stats.oldest_ready_at, now) if stats.deliverable else None) or timedelta()
 
 
@@ -65,7 +65,10 @@ AGAIN = 3
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
-    """Say how often a scheduled message without an error was released; None for others, or below ``AGAIN`` releases."""
+    """Return as text how often a message was released, if this is a problem; otherwise None.
+
+    It is a problem if the message is scheduled, has no error, and was released ``AGAIN`` times or more.
+    """
     times = message.deliveries - message.attempts
     if times < AGAIN or message.error is not None or message.due_at <= now:
         return None
@@ -134,7 +137,7 @@ class QueueFigures:
 def with_reasons(
     connection: Connection, schema: str | None, figures: QueueFigures, contention: Contention
 ) -> QueueFigures:
-    """Return *figures* with another *contention*, to whose channels the reasons of their waits are added."""
+    """Return a copy of *figures* with *contention*, in which each channel that waits has the reason of its wait."""
     channels = with_waits(figures.stats, contention, figures.limits, contention.channels, figures.at)
     channels = with_longest_out(connection, Target(schema, figures.name), channels)
     return replace(figures, contention=replace(contention, channels=channels))
@@ -165,7 +168,7 @@ def read_figures(
     """Read the figures of *queues*; if that is None, of all queues that have channels or are configured.
 
     The connection must be in a REPEATABLE READ transaction, so that all is of one snapshot. Averages per second
-    are over the time since *previous*. There are none if this is longer than *longest*: much history would be read.
+    are over the time since *previous*. If that time exceeds *longest*, there are none: much history would be read.
     """
     context = sample_context(connection, schema)
     names = read_queues(connection, schema) if queues is None else [queue.name for queue in queues]
@@ -218,8 +221,8 @@ def channel_waits(
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
     If none of *channels* has undelivered messages, nothing is read. A bounded part of the queue is read if *stats* is
-    None, only one of *channels* has undelivered messages, and at least one of these messages is ready. Otherwise the
-    queue's contention is read, at about the cost of ``queue.stats``. Without *stats*, ``queue.stats`` is called, too.
+    None and only one of *channels* has undelivered messages, at least one of them ready. In all other cases the call
+    reads the queue's contention and, if *stats* is None, its stats. Each of these reads costs about a ``queue.stats``.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -245,8 +248,8 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     with the most leased messages. If none of *channels* exists, *figures* is returned.
 
     At most ``COUNTED`` leased messages are counted. If there may be more, the result also lists the other channels of
-    *figures*, and a number of leased messages that is greater in *figures* comes from there. If ``COMPETING`` or more
-    channels compete in *figures*, ``rival_weight``, the sum of their weights, also comes from there if it is greater.
+    *figures*, and the numbers of leased messages are at least those in *figures*. If ``COMPETING`` or more channels
+    compete in *figures*, ``rival_weight``, the sum of their weights, is at least the sum in *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

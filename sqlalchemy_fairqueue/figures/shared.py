@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: its number of undelivered messages, and what ``behind`` returned for it."""
+    """A queue at a past instant. *behind* is the wait of its oldest ready message, or zero if none was deliverable."""
 
     at: datetime
     backlog: int
@@ -44,14 +44,14 @@ class Point:
 class SharedFigures:
     """The figures of an installation. The first caller that asks reads them, and they are kept for a while for others.
 
-    Nothing is read while nobody asks. While one caller reads, others get the previous figures, if any. In an event
-    loop, if the last reading was long, the next goes on in the background, and its caller gets the previous figures.
-    That caller waits only if there are no figures yet, if nobody has asked for a while, or after ``forget``.
+    Nothing is read while nobody asks. While one caller reads, others get the previous figures, if any. If the last
+    reading took long, :meth:`aget` starts the next reading in the background and returns the previous figures at once.
+    But :meth:`aget` waits for the reading if nobody has asked for a while, or after :meth:`forget`.
 
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
         queues: Default: all of the installation.
-        keep: How long figures are kept; longer if their reading takes more than a sixtieth of this time.
+        keep: How long figures are kept, but at least 60 times as long as their reading took.
         points: How many figures of the past are kept for each queue.
     """
 
@@ -92,13 +92,13 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
-        """Forget the figures, since something changed. Once no reading is under way, the next request reads anew."""
+        """Make the next request read anew. While an earlier reading is under way, requests get the previous figures."""
         # The result of a reading that has begun already is forgotten too, since it may lack the change.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Count a queue's completed attempts since the first reading, without gaps over ``LATELY`` between readings."""
+        """Return how many attempts were completed, counted only between readings that are at most ``LATELY`` apart."""
         return self._completed[queue]
 
     @property

@@ -33,10 +33,10 @@ class Queue(
     Make one object for each queue, in a module of the application. The constructor does not connect to the database.
 
     The first argument of a verb is a session, Connection or Engine, sync or async; a few verbs, such as :meth:`dequeue`
-    and :meth:`extend`, take only an engine. A session records enqueues, settlements, withdrawals and configuration, and
-    sends them right before its COMMIT. Every other call on a session is sent at once, in the session's transaction. On
-    a connection every call is sent at once, in the open transaction; on an engine, in transactions of its own. A call
-    that is sent at once does not see what a session only recorded. On an async target such a call returns a coroutine.
+    and :meth:`extend`, take only an engine. A session records enqueues, settlements, cancels, purges and configuration,
+    and sends them right before its COMMIT. Any other call on a session is sent at once, in the session's transaction,
+    and does not see what is only recorded. On a connection every call is sent at once, in the open transaction; on an
+    engine, in transactions of its own. On an async target, await calls that are sent at once, but not recorded calls.
 
     A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. On a
     session or connection in AUTOCOMMIT the verbs that a session records raise AutocommitError. A missing or too old

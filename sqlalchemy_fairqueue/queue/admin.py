@@ -125,8 +125,9 @@ class DeadLetters(Facet[QueueBase]):
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT the call raises AutocommitError. The call locks the dead letters and their keys, and waits for
         transactions that add or settle messages with these keys. With ids it also waits for another redrive or purge of
-        these dead letters. Without ids it skips locked dead letters and tries at most *limit* (1 to 100,000), oldest
-        first. Dead letters whose key a message holds come last. To redrive all, repeat until no outcome is "redriven".
+        these dead letters. Without ids it skips locked dead letters, and tries at most *limit* (1 to 100,000), the
+        oldest first. Dead letters whose key another message holds are tried after all others. To redrive all, repeat
+        until no outcome is "redriven".
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -195,16 +196,16 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
-        """Move an undelivered message to another channel of the queue. Its time and priority decide its place there.
+        """Move an undelivered message to *channel* of the same queue. Its time and priority decide its place there.
 
-        The message keeps its id, key, payload and attempts. A missing channel is created. max_backlog does not apply.
-        The outcome is "moved"; "unchanged" if the message is there; "leased" if a consumer holds it; "duplicate"
-        if another message there holds its key; "missing" if it is done, dead, withdrawn, or in another queue.
+        The message keeps its id, key, payload and attempts. A missing *channel* is created. max_backlog does not apply.
+        The outcome is "moved"; "unchanged" if it is in *channel* already; "leased" if a consumer holds it; "duplicate"
+        if another message of *channel* has its key; "missing" if it is done, dead, withdrawn or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT the call raises AutocommitError. The call locks a new channel, the key and the message. It waits for
-        transactions that create the channel or add the same key to it, and then for a transaction that delivers,
-        settles, cancels or replaces the message. A cancel that waits for the move takes effect in the new channel.
+        AUTOCOMMIT the call raises AutocommitError. The call locks the message, its key in *channel*, and a missing
+        *channel*. The call waits for transactions that create *channel* or add the key to it, then for a transaction
+        that delivers, settles, cancels or replaces the message. A cancel that waits for the move still takes effect.
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
@@ -224,8 +225,8 @@ class Admin(Facet[QueueBase]):
     ) -> RetryNowOutcome:
         """Let a message be due now: a scheduled message, a message that waits for its next attempt, or a dead letter.
 
-        A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
-        counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
+        A dead letter is redriven, as by ``queue.dead_letters.redrive``. Any other message gets the place in its channel
+        that it would have had without a delay, and its attempts stay counted. Limits, rates and pauses still apply.
         Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both. A dead letter is found only
         by its id. Of several messages with the ordering key, the call chooses the leased one, or else the next one.
 
@@ -415,9 +416,9 @@ class Admin(Facet[QueueBase]):
 
         A worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
         are busy. It stops for all queues that it serves, within its grace, and logs who asked (*by*, or else the
-        database role). A worker that starts after the commit ignores the request. The call waits for the end of
-        other transactions that have asked the same worker. It returns whether a consumer of that name has an unexpired
-        lease in this queue. An idle worker that does not listen may lack a lease; it stops even if the result is False.
+        database role). A worker that starts after the commit ignores the request. The call waits for other transactions
+        that have asked the same worker. It returns whether a consumer of that name has an unexpired lease in this
+        queue. An idle worker that does not listen needs no lease; it stops too, though the result may be False.
         """
         check_name("consumer", consumer)
         check_names(by=by)
@@ -429,8 +430,8 @@ class Admin(Facet[QueueBase]):
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, most messages first.
 
-        Each consumer comes with at most *handlers* (0 to 10,000) of its messages: those that it has held longest or, in
-        a queue without a history, those with the lowest ids.
+        *handlers* (0 to 10,000) is how many messages to return with each consumer, in its ``handlers``. They are the
+        messages that the consumer has held longest. In a queue without a history, they are those with the lowest ids.
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)

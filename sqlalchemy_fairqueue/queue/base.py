@@ -1,8 +1,8 @@
 """The base class of ``Queue``: its name, schema and defaults, the types of verbs, and how verbs reach the database.
 
-Each verb is written once, as a sync method. On an async target, ``_perform``, ``_ask`` and ``on`` return a coroutine
-instead of the result, except that ``_perform`` only records the work on an AsyncSession. The decorators of this module
-tell this to type checkers, and do nothing at run time.
+Each verb is written once, as a sync method. On an async target, ``_ask`` and ``_perform`` return a coroutine instead of
+the result. Only on an AsyncSession ``_perform`` records the work and returns the result itself. The decorators of this
+module tell type checkers which verbs return a coroutine, and do nothing at run time.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class QueueBase:
         """Do nothing; HandlerMethods overrides this, and warns if the queue has handlers but none for the kind."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Do nothing. GroupMethods warns here of an enqueue in a group's block that bypasses the group."""
+        """Do nothing; GroupMethods overrides this, and warns that an enqueue joins none of the open *groups*."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")

@@ -69,12 +69,12 @@ class ConfigurationMethods(QueueBase):
                 that ``enqueue(cost=)`` declares and settlements correct. "seconds": the time that handlers took.
 
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
-        queue. A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT.
+        queue. A missing plan or shared limit raises InvalidArgument; on a session the COMMIT raises it.
 
-        A call with max_concurrency, max_cost_out, rate or limits waits for dequeues, and the queue is not served until
-        the transaction ends; so keep the transaction short and separate. If one of the four applies afterwards, the
-        call also locks the leased messages, and waits for transactions that settle them. Under REPEATABLE READ and
-        SERIALIZABLE such a call raises IsolationError. Dequeues from a queue with such limits run one by one.
+        A call with max_concurrency, max_cost_out, rate or limits raises IsolationError under REPEATABLE READ and
+        SERIALIZABLE. It waits for dequeues, and the queue is not served until the transaction ends; so keep the
+        transaction short and separate. If the queue has one of the four after the call, the call also locks the leased
+        messages, and waits for transactions that settle them. Dequeues from such a queue run one by one.
 
         Example:
             >>> queue.limits.configure(engine, "openai", rate="50/s")
@@ -104,9 +104,9 @@ class ConfigurationMethods(QueueBase):
 
         Args:
             channel: A missing channel is created with the policy that an enqueue would give it.
-            policy: Replaces all fields and takes the channel off its plan. A plan from a later call decides all fields.
+            policy: Replaces all fields and takes the channel off its plan. A plan set later decides all fields.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
-                raises InvalidArgument, on a session at the COMMIT.
+                raises InvalidArgument; on a session the COMMIT raises it.
             reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again; if the
                 channel follows no plan, the queue's configured defaults decide. ``"all"``: every field. After ``"all"``
                 with ``plan=None`` the channel counts as never configured, and housekeeping forgets it when it is idle.
@@ -149,8 +149,8 @@ class ConfigurationMethods(QueueBase):
         Enqueues continue. A channel is served if neither the channel nor its queue is paused. The call locks the
         queue's row or the channel's state until the transaction ends, and waits if another transaction has locked it.
 
-        A missing channel raises UnknownChannel, on a session at the COMMIT. ``new=True`` creates the channel, so that
-        you can stop a tenant before its first message.
+        A missing channel raises UnknownChannel; on a session the COMMIT raises it. ``new=True`` creates the channel, so
+        that you can stop a tenant before its first message.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -200,8 +200,9 @@ class Plans(Facet[QueueBase]):
         have locked. ``list`` tells whether all have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
-        plan, and for transactions that put a channel on it. When a plan first sets max_concurrency or max_cost_out, a
-        channel of the plan is not served while a transaction has a leased message of the channel locked.
+        plan, and for transactions that put a channel on it. If the plan gives a channel its first max_concurrency or
+        max_cost_out, the leased messages of the channel must be counted. While other transactions have one of them
+        locked, the count and all deliveries of the channel wait.
         """
         check_name("plan", name)
         operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
@@ -219,7 +220,7 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a plan, if it exists. A plan that is in use raises InvalidArgument, on a session at the COMMIT."""
+        """Remove a plan, if it exists. A plan in use raises InvalidArgument; on a session the COMMIT raises it."""
         check_name("plan", name)
         return self._perform(where, [change.configure_plan(self._target, name, None)], None)
 
@@ -271,7 +272,7 @@ class Limits(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a shared limit, if it exists. A limit in use raises InvalidArgument, on a session at the COMMIT."""
+        """Remove a shared limit, if any. A limit in use raises InvalidArgument; on a session the COMMIT raises it."""
         check_name("limit", name)
         return self._perform(where, [change.configure_limit(self._target, name, None)], None)
 

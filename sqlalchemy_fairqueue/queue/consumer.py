@@ -52,9 +52,9 @@ _SHARED = ("queue", "lease", "holds_slot", "is_timed", "keeps_result")
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    The database stores *name* with each lease. *keep* may replace the Lease of a dequeue, for example by a Lease that a
-    worker extends. *keep* gets the Lease and the ``time.monotonic()`` from before the dequeue, and returns the Lease
-    for the deliveries. *is_held_up*: the last dequeue found something due that other transactions have locked.
+    The database stores *name* with each lease. After a dequeue that took messages, the function *keep* gets the Lease
+    and the ``time.monotonic()`` from before the dequeue. *keep* returns the Lease for the deliveries, for example one
+    that a worker extends. *is_held_up*: the last dequeue found something due that other transactions have locked.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Consumer:
         lease_id: int | None = None,
         unreadable: Sequence[int] | None = None,
     ) -> list[SetAside]:
-        """Bury messages that make dequeues fail, or pause channels. If *unreadable* is given, treat only these ids."""
+        """Bury messages that make dequeues fail, or those with ids *unreadable*; if that fails, pause the channel."""
         ids, reason = (None, None) if unreadable is None else (list(unreadable), problem)
         doing = "set aside what cannot be delivered in"
         call = self._target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)

@@ -52,10 +52,10 @@ class DeliveryMethods(QueueBase):
     ) -> Deliveries:
         """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return deliveries in the order of turns.
 
-        The lease is committed when the call returns, and ends *lease* (up to 365 days) from now or a little later.
-        Until then the caller must complete, retry, release or bury each delivery. Afterwards another consumer may hold
-        the message; then these verbs and ``extend`` raise LeaseLost. The call runs READ COMMITTED transactions of its
-        own, one statement each, and waits 5 ms at most for a lock. ``due_in`` of the result says when to poll again.
+        The lease is committed when the call returns. It lasts at least *lease* (up to 365 days). Before it ends, the
+        caller must complete, retry, release or bury each delivery. After its end ``extend`` raises LeaseLost; these
+        four verbs do so once a dequeue has reclaimed the message. The call runs READ COMMITTED transactions of its own,
+        one statement each, and waits 5 ms at most for a lock. ``due_in`` of the result says when to poll again.
 
         Args:
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
@@ -92,10 +92,10 @@ class DeliveryMethods(QueueBase):
         """Settle deliveries whose work is done, and delete their messages.
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
-        business effects and completion happen together or not at all. On a connection the call raises LeaseLost. On an
-        engine the call settles the other deliveries, and then raises LeaseLost. If a worker already knows that one of
-        *deliveries* is lost, the call raises LeaseLost on any target and settles none. A completion after the end of
-        the lease counts until a dequeue takes the message back. Settlements lock only the messages, ordered by id.
+        business effects and completion happen together or not at all. On an engine the call settles the other
+        deliveries, and then raises LeaseLost. On a connection it does the same in the open transaction. If a worker
+        knows that a delivery is lost, the call settles none and raises LeaseLost, on any target. After the end of the
+        lease a completion counts unless the message was reclaimed. Settlements lock only the messages, ordered by id.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel
@@ -169,11 +169,12 @@ class DeliveryMethods(QueueBase):
 
     @on_engine
     def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
-        """Extend the leases of deliveries to end *lease* from now. Return the new end.
+        """Let the leases of deliveries last at least *lease*, a duration, from now. Return the new end.
 
         The call extends a lease for all of its messages, and never shortens it. It extends several leases one by one,
-        each in a transaction of its own, and returns the earliest of their ends. If a lease has ended or does not hold
-        one of the deliveries any more, the call raises LeaseLost. Leases that it extended before stay extended.
+        each in a transaction of its own, and returns the earliest of their ends. If a lease has ended, the call raises
+        LeaseLost, even if no dequeue has reclaimed its messages. If a lease no longer holds one of the deliveries, the
+        call raises LeaseLost too. Leases that it extended before stay extended.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

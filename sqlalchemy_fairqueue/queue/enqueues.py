@@ -147,7 +147,7 @@ class EnqueueMethods(QueueBase):
     def _enqueues(
         self, messages: Iterable[Enqueue], membership: Membership | None = None, *, sends: bool = True
     ) -> list[EnqueueMessage]:
-        """Check and encode messages. If *sends*, warn of unhandled kinds and add the headers of the instrumentation."""
+        """Check and encode messages. If they will be sent (*sends*), warn of unhandled kinds and add trace headers."""
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
         carried: Mapping[str, str] = _NONE

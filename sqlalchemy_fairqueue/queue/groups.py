@@ -205,8 +205,8 @@ class GroupMethods(EnqueueMethods):
         Within about a second after the last member has ended, or after the commit if there are no members, a worker of
         any queue of the installation enqueues the follow-up, exactly once. A member has ended when it is completed,
         dead, cancelled or purged; a retry or the death of a worker does not end it. A redriven dead letter is delivered
-        outside of the group. A member that another message replaces by its key stays a member, with the new content.
-        While its channel is full, the follow-up waits. Its handler reads the counts from ``context.after_group``.
+        outside of the group. A member that an enqueue with ``on_duplicate="replace"`` rewrites stays a member. The
+        follow-up waits while its channel is full. Its handler reads the counts from ``context.after_group``.
 
         Args:
             session: For an AsyncSession too, use a plain ``with``, since everything is only recorded.

@@ -65,10 +65,10 @@ class LifespanMethods(QueueBase):
         What the function returns is a resource with the function's name. Instead the function may yield the resource
         once; the code after the ``yield`` runs when the worker stops.
 
-        A handler that is declared later takes the resource if it has a parameter of this name, or a parameter without a
-        default that is annotated with the same type as the resource. Later on_start functions and :meth:`on_stop`
-        functions take it in the same way. Jobs and middleware find the resource by class, ``context.resource(Client)``,
-        or by name, in ``context.resources``. A handler with ``isolation="process"`` takes no resources.
+        A handler declared later takes the resource by a parameter of this name, or by a parameter without a default
+        whose annotation is the type that this function is annotated to return or yield. So do later on_start and
+        :meth:`on_stop` functions. Jobs and middleware find the resource by class (``context.resource(Client)``) or by
+        name (``context.resources``). A handler with ``isolation="process"`` takes no resources.
 
         The functions run in the order of their declaration, queue by queue, before the first message is taken. A
         function that several queues of a worker declare runs once. A Worker calls the functions in the thread that
@@ -132,7 +132,7 @@ def lifespan_of(queue: LifespanMethods) -> tuple[tuple[LifespanFunction, ...], t
 def resources_taken(
     function: Callable[..., Any], parameters: Iterable[inspect.Parameter], known: Mapping[str, LifespanFunction]
 ) -> dict[str, str]:
-    """Return the name of the resource that each parameter takes, by the parameter's name."""
+    """Return a dict from the name of each parameter that takes a resource to the name of the resource."""
     if not known:
         return {}
     hints = hints_of(function)
@@ -149,7 +149,7 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the resource of exactly this declared type, or None; raise InvalidArgument for several."""
+    """Return the name of the resource of type *wanted*, or None. If several have it, raise an error about *whose*."""
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
         raise InvalidArgument(f"{whose} may be any of the resources {', '.join(found)}; take one by its name")
@@ -210,7 +210,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class HandlerOptions(JobOptions, total=False):
-    """All options of a handler or job."""
+    """All options of a handler or job: those of JobOptions, and ``batch``, which makes the function take a list."""
 
     batch: Batch | None
 
@@ -281,9 +281,9 @@ class HandlerMethods(LifespanMethods):
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
-                function raises, its exception decides about all deliveries; but if a message of the batch was
-                cancelled, the others are released. A message that was tried before comes alone. So a message that fails
-                each time does not turn others into dead letters. Limits, rates and costs count each message.
+                function raises, its exception decides about all deliveries. But if a message of the batch was
+                cancelled, an exception, also of the COMMIT, only releases the others. A message that was tried before
+                comes alone, so that it turns no others into dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -338,12 +338,12 @@ class HandlerMethods(LifespanMethods):
         function: Callable[..., Any],
         options: Mapping[str, Any],
         *,
-        wanted: Collection[str],
+        wanted: Collection[str],  # which of "session" and "context" the function takes
         resources: Mapping[str, str] | None = None,
         written: Callable[..., Any] | None = None,
         schema: PayloadSchema | None = None,
     ) -> None:
-        """Declare a handler, with checked options; *function* may wrap *written*, the user's function."""
+        """Declare a handler with options from ``check_options``. *function* may wrap *written*, the user's function."""
         if kind in self._handlers:
             raise InvalidArgument(
                 f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
@@ -392,7 +392,7 @@ def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
-    """Return a class that all ``session`` parameters accept, *base* or derived from it, or raise InvalidArgument."""
+    """Return the session class that suits all handlers that take a *base*; raise InvalidArgument if there is none."""
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
         wanted = handler.session_type
@@ -422,7 +422,7 @@ def check_options(
 
 
 def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[set[str], dict[str, str]]:
-    """Return which of session and context a function takes, and its resources by parameter."""
+    """Return which of session and context a function takes, and what :func:`resources_taken` returns for it."""
     if not callable(function):
         raise InvalidArgument(f"handler is {function!r:.80}; give a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

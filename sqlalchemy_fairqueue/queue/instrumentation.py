@@ -23,7 +23,7 @@ class Instrumentation(Protocol):
     """Hooks on the work of this process. Its methods must not raise."""
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return headers to add to the messages of a call. A message that already has one of these gets none."""
+        """Return headers to add to the messages of a call. A message that has one of these itself gets none of them."""
         ...
 
     def around(self, context: Handled, proceed: Callable[[], Any]) -> Any: ...

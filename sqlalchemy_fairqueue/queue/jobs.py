@@ -208,7 +208,7 @@ class _Declare:
 
 
 class _DeclareBatch(_Declare):
-    """The type of what ``Queue.job(batch=...)`` returns: the function takes a list, and ``enqueue`` takes one item."""
+    """The decorator from ``Queue.job(batch=...)``: the decorated function takes a list, ``enqueue`` takes one item."""
 
     @overload  # type: ignore[override]
     def __call__(self, function: Callable[[Context, S, list[T]], Any], /) -> Job[[Context, S, list[T]], [T], Any]: ...
@@ -347,7 +347,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Return whether *parameter* takes what *name* says, "context" or "session", by its annotation or its own name."""
+    """Return whether *parameter* takes "context" or "session" (*name*): it has this name or a fitting annotation."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):

@@ -112,9 +112,9 @@ class LookupMethods(QueueBase):
         cancelled while leased is still found by its id, but not by its *key*. If several messages have the
         *ordering_key*, the call returns the leased one, or else the one that goes next.
 
-        ``wait.takers`` names up to three other channels whose leased messages take what the message waits for.
-        ``entitled`` of each is the share of all leased messages that its weight gives it. In large queues this share is
-        an upper bound, since the call reads at most 1,000 ready channels; ``queue.admin.contention`` reads all.
+        If the message waits for its turn, or for a limit or rate that its channel shares, ``wait.takers`` names up to
+        three other channels with the most leased messages. ``entitled`` is the share of all leased messages that a
+        taker's weight gives it. In large queues it is an upper bound: the call reads at most 1,000 ready channels.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -252,9 +252,10 @@ class WithdrawalMethods(QueueBase):
 
         If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
         key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of an id
-        give a *channel* with a *key*, an *ordering_key* or both. This finds nothing that a session has only recorded.
+        give a *channel* with a *key*, an *ordering_key* or both.
 
-        A session sends its enqueues before its cancels. So if a session cancels a message and then enqueues another
+        A session first looks up keys, then sends its enqueues, then its cancels. So a cancel by key or ordering key
+        finds no message that the same session has recorded. If a session cancels a message and then enqueues another
         under the same key, the key is still taken, and the COMMIT raises DuplicateMessage. To rewrite the message, use
         ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
 

@@ -123,7 +123,7 @@ class PayloadSchema:
         return arguments
 
     def _path(self, path: str) -> str:
-        """Convert a path within the arguments to a path within the payload, which errors show."""
+        """Convert a path within the arguments to the path within the payload. Errors show the result."""
         return path
 
 
@@ -161,7 +161,6 @@ def _item_type(annotation: Any) -> Any:
 
 
 def _field_names(annotation: Any) -> frozenset[str] | None:
-    """Return the field names that an item's plain value may have; None if msgspec does not know them."""
     info = msgspec.inspect.type_info(annotation)
     if not isinstance(info, (msgspec.inspect.DataclassType, msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
         return None
@@ -214,12 +213,12 @@ def _plain(value: Any, whose: str, path: str = "$") -> Any:
 
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
-    """Return the annotated type of a result, without :class:`Outcome` classes; ``_UNKNOWN`` if no type is usable."""
     annotation = annotations_of(inspect.unwrap(function)).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
         return _UNKNOWN
     try:
         found = resolved({"return": annotation}, function, extras=True)["return"]
+        # An Outcome settles the message, and is no result.
         kept = [one for one in get_args(found) if not _is_outcome(one)] if _is_union(found) else [found]
         if is_batch:
             kept = [_item_type(one) for one in kept if one is not NoneType]
@@ -269,7 +268,6 @@ def _check_type(kind: str, name: str, annotation: Any) -> None:
 
 
 def _unsupported(info: Any, seen: set[Any]) -> str | None:
-    """Describe the first part of a type that cannot be converted; None if there is no such part."""
     if isinstance(info, msgspec.inspect.CustomType):
         return None if _is_model(info.cls) else f"{info.cls!r} is no type that msgspec or pydantic knows"
     if cls := getattr(info, "cls", None):
@@ -397,7 +395,6 @@ def _to_key(key: Any) -> str:
 
 @lru_cache(1024)
 def _fields_of(kind: Any) -> Sequence[str] | None:
-    """Return the names of the attributes that define an object of a class; None if the class does not declare them."""
     if is_dataclass(kind):
         return [field.name for field in fields(kind)]
     if hasattr(kind, "__attrs_attrs__"):

@@ -68,7 +68,7 @@ class ResultOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
-    """The question how a message ended. A message of another *channel* or *kind* is refused. *timeout* limits waits."""
+    """The question how a message ended. The message must have *channel* and *kind*, if given. *timeout* ends waits."""
 
     message_id: int
     channel: str | None = None
@@ -81,7 +81,7 @@ class ResultQuestion:
             object.__setattr__(self, "timeout", check_duration("timeout", self.timeout))
 
     def answer(self, connection: Connection, target: Target) -> FoundResult:
-        """Return how the message ended; "unknown" if it is not in this channel."""
+        """Return how the message ended; "unknown" if *channel* is given and the message is not known to be in it."""
         [found] = read_results(connection, target, [self.message_id])
         return found if self.channel in {None, found.channel} else FoundResult(state="unknown")
 
@@ -99,9 +99,10 @@ class ResultMethods(HandlerMethods):
         type. The value is None if a verb completed the message without a result.
 
         Args:
+            message_id: None, the id in the receipt of a dropped message, raises InvalidArgument.
             channel: The channel that the message must be in. Give it if a tenant asks, since anybody can guess ids. A
-                message of another channel raises UnknownMessage. If nothing of a message is kept, its channel is
-                unknown: the call then raises UnknownMessage too, and not ResultNotKept. None: any channel.
+                message of another channel raises UnknownMessage. With a *channel*, a message of which nothing is kept
+                raises UnknownMessage too, since its channel is no longer known. None: any channel.
             timeout: How long to wait for the end of the message; needs an Engine. None: do not wait. Waiting holds no
                 connection of the pool; all waits of an engine share one listening connection. A handler that waits
                 occupies its place in the worker and gets a HandlerWaitWarning; use a :meth:`group` instead.
@@ -246,7 +247,7 @@ class _Wait:
             self._watch.join(AsyncEngine(engine) if engine.dialect.is_async else engine, asked.message_id, wake)
 
     def poll(self, connection: Connection) -> FoundResult:
-        """Register the wait if needed, then return how the message ended."""
+        """Return how the message ended, or that it has not. Keep the wait registered, if notifications can wake it."""
         if self._watch is not None and monotonic() >= self._register_at:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
             # Set before the call, since a task may be cancelled when the database has just registered the wait.

@@ -170,8 +170,8 @@ class Schedules(Facet[ScheduleMethods]):
     def pause(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Pause a schedule. Slots of the pause, and slots before it that did not run yet, are skipped.
 
-        Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
-        :meth:`remove`. A missing schedule raises UnknownSchedule, on a session at the COMMIT.
+        Messages that the schedule has enqueued are still delivered; pause the channel to stop these. Locks are those of
+        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it.
         """
         return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=True)], None)
 
@@ -204,10 +204,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules, sorted by channel and name.
-
-        *after* is the last schedule of the previous page.
-        """
+        """Return at most *limit* (1 to 100,000) schedules by channel and name, those after *after* if it is given."""
         check_names(channel=channel, schedule=name)
         check_count("limit", limit, 1, 100_000)
         check_page("after", after, ScheduleInfo)

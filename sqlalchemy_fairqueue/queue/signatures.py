@@ -1,7 +1,7 @@
 """Reads signatures and annotations of functions of the application, and issues warnings that point at its lines.
 
-Python 3.14 raises NameError for annotations that only type checkers import. ``parameters_of`` and ``annotations_of``
-return such an annotation as text, as under ``from __future__ import annotations``.
+Python 3.14 raises NameError when an annotation is read whose name is imported only for type checkers. ``parameters_of``
+and ``annotations_of`` return such an annotation as text, as under ``from __future__ import annotations``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def annotations_of(function: object) -> dict[str, Any]:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a function's annotations, as far as they can be resolved."""
+    """Return the types of a function's annotations, by name, without annotations that cannot be resolved."""
     hints: dict[str, Any] = {}
     for name, annotation in annotations_of(inspect.unwrap(function)).items():
         # Resolved one by one, since an annotation that only type checkers know must not hide the others.
@@ -52,7 +52,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolved(annotations: dict[str, Any], function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
-    """Return the types that *annotations* name in the module of *function*; *extras* keeps ``Annotated[...]``.
+    """Return *annotations* as types; look up names in the module of *function*. *extras* keeps ``Annotated[...]``.
 
     If an annotation cannot be resolved, the call raises an error such as NameError.
     """

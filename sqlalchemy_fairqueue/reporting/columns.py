@@ -54,7 +54,7 @@ def check_columns(names: Sequence[str], needed: Sequence[str] = COLUMNS) -> None
 
 
 def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the queues of a history by name, each with its rows."""
+    """Yield the name and the rows of each queue of a history, sorted by name."""
     names, codes = encoded(history, "queue")
     for code in sorted(range(len(names)), key=names.__getitem__):
         rows = codes == code
@@ -63,7 +63,7 @@ def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def encoded(table: pa.Table, name: str) -> tuple[list[Any], Any]:
-    """Return the distinct values of a column, maybe with some that no row has, and the index of each row's value."""
+    """Return a column as a list of distinct values, of which some may be unused, and the index of each row's value."""
     column = table[name].combine_chunks()
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
@@ -149,7 +149,7 @@ def check_label_column(column: str, names: Sequence[str]) -> None:
 
 
 def last_labels(attempts: pa.Table, column: str) -> LastLabels:
-    """Return for each channel when its last attempt with a tenant's label in *column* ended, and this label."""
+    """Return the last label of each channel in *column*, as (end of the attempt with this label, label)."""
     table = pa.table({
         "channel": attempts["channel"].cast(pa.string()),
         "label": attempts[column].cast(pa.string()),
@@ -160,7 +160,7 @@ def last_labels(attempts: pa.Table, column: str) -> LastLabels:
 
 
 def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
-    """Return each channel's last label in the parts of a history; if channels share a label, add their names to it."""
+    """Return the last label of each channel. To a label that several channels have, the channel's name is added."""
     last = _last(item for part in parts for item in part.items())
     labels = {channel: label for channel, (_, label) in sorted(last.items())}
     times = Counter(labels.values())

@@ -18,7 +18,7 @@ class HistoryEmpty(FairQueueError):
 
 
 class HistoryTooLong(FairQueueError):
-    """There are more attempts than the process may read.
+    """The history has more attempts than the limit *most* of :func:`read_history`.
 
     See Also:
         :class:`HistoryEmpty`

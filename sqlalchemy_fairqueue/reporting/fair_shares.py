@@ -130,7 +130,7 @@ class FairShares:
         return self.indexes[~np.isnan(self.indexes)]
 
     def share_of(self, number: int) -> float | None:
-        """Return the fraction of its fair share that a channel was served; None if its fair share is zero."""
+        """Return what a channel was served, divided by its fair share; None if the fair share is zero."""
         return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
 
     def denial_of(self, number: int) -> Denial | None:
@@ -171,7 +171,10 @@ class FairShares:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Computes the fair shares of a queue's channels. Without a policy (None) a channel has weight 1 and no limits."""
+    """Computes the fair shares of a queue's channels. Without a policy (None) a channel has weight 1 and no limits.
+
+    *compile* says whether numba, if it is installed, compiles the kernel. That pays for long histories.
+    """
 
     attempts: QueueAttempts
     events: kernel.Events

@@ -1,4 +1,4 @@
-"""Figures of queues and channels. ``template/definitions.toml`` and the page define their meanings."""
+"""Figures of queues and channels. ``template/definitions.toml`` and the report's page define their meanings."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A channel that received more than its share while another, the victim, received less.
+    """A channel that received more than its share while another channel, the victim, was denied messages of its share.
 
-    *part* is the fraction, ascribed to this channel, of what the victim lacked of its share, in messages or in cost.
+    *part* is the fraction of the victim's denied messages, or of their cost, that is ascribed to this channel.
     """
 
     channel: str
@@ -71,8 +71,9 @@ class Denial:
     """When a channel was denied messages of its fair share, and because of whom.
 
     Attributes:
-        from_: When the stretch began in which the most messages were denied; *to* is its end.
-        part: The fraction of the channel's denied messages, or of their cost, that falls into that stretch.
+        from_: The beginning of the worst stretch, the run of windows in which the most messages were denied. *to* is
+            the end of the stretch. Two windows in a row without denied messages end a run.
+        part: The fraction of the channel's denied messages, or of their cost, that falls into the worst stretch.
         culprits: The channels to which most of the denied messages are ascribed, the greatest part first. At most
             twenty channels of a queue have culprits: those that were denied most per attempt.
     """
@@ -128,8 +129,8 @@ class ChannelFigures:
         service: From started to finished.
         slowdown: (wait + service) / service. A divisor below 10 ms counts as 10 ms, and a slowdown below 1 as 1.
         denied_wait: By how much, at least, the mean wait would have been shorter with the fair share.
-        fair_share: What the channel was served in windows that began with a backlog of the channel, as a fraction of
-            its fair share of these windows. None: there was no such window.
+        fair_share: What the channel was served, divided by its fair share, over all windows that began with a backlog
+            of the channel. None: there was no such window.
         backlogged: The time in which it had messages ready and not started.
         starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
         greatest_concurrency: The most messages of the channel that were leased at once.
@@ -201,8 +202,9 @@ class QueueFigures:
         from_: When its first message became ready.
         to: When its last attempt ended.
         busy: The time in which at least one message was leased.
-        fairness: Mean of Jain's index, which is taken in each fairness window; None: no channels competed.
-        least_fairness: The index of the least fair of the fairness windows.
+        fairness: Mean of Jain's index over the fairness windows; None: no channels competed.
+        least_fairness: Jain's index in the least fair of the fairness windows.
+        fairness_window: The width of the fairness windows, for fair shares and the index; *windows* are *window* wide.
         contended: Of the fairness windows in which attempts started, the fraction in which channels competed.
     """
 

@@ -72,7 +72,6 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield files in order, each with its path and the greatest *high* of earlier files of its day, or 0."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -81,12 +80,12 @@ def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
 
 
 def superseded(paths: Iterable[str]) -> set[str]:
-    """Return the files whose rows another file of the day has, too; readers skip these files during a compaction."""
+    """Return the paths of files that a compaction joined into another but has not removed yet; readers skip them."""
     return {path for file, path, reached in _in_order(paths) if 0 < file.high <= reached}
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether any day's files leave out transaction ids between 0 and the last; a compaction can cause that."""
+    """Return whether a day lacks files before its last file, as if a compaction replaced them during the listing."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
@@ -150,8 +149,8 @@ def read_history(
 ) -> RecordedHistory:
     """Read the history of a database, and the policies of its channels, in one read-only transaction.
 
-    It opens a psycopg connection of its own without statement timeout, and takes no lock that a queue waits for. Until
-    everything is read, at one to two million attempts a second, its snapshot keeps vacuums from removing rows.
+    The call opens a psycopg connection of its own without statement timeout, and takes no lock that a queue waits for.
+    Until everything is read, at one to two million attempts a second, its snapshot keeps vacuums from removing rows.
 
     Args:
         queue: Default: all queues.
@@ -195,19 +194,22 @@ def read_history(
 def read_policies(
     engine: Engine, *, queue: str | None = None, schema: str | None = None
 ) -> dict[tuple[str, str], ChannelPolicy]:
-    """Read policies by queue and channel, for :func:`read_archive`; arguments and errors as in :func:`read_history`."""
+    """Read policies by queue and channel, for :func:`read_archive`.
+
+    *queue*, *schema*, HistoryUnreadable and ValueError are as in :func:`read_history`.
+    """
     with _connection(engine) as connection:
         return _policies(connection, queue, schema)
 
 
 def read_plans(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[tuple[str, str], str]:
-    """Read plans by queue and channel, for :func:`read_archive`; arguments and errors as in :func:`read_history`."""
+    """Read plans by queue and channel, for :func:`read_archive`; arguments and errors as in :func:`read_policies`."""
     with _connection(engine) as connection:
         return _plans(connection, queue, schema)
 
 
 def read_settings(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[str, QueueSettings]:
-    """Read settings by queue, for :func:`read_archive`; arguments and errors as in :func:`read_history`."""
+    """Read settings by queue, for :func:`read_archive`; arguments and errors as in :func:`read_policies`."""
     with _connection(engine) as connection:
         return _settings(connection, queue, schema)
 
@@ -274,7 +276,6 @@ LISTINGS = 5
 
 
 def _files_of(path: Path) -> Path | list[str]:
-    """Return the Parquet files below a folder, except hidden and superseded ones; if there are none, the path."""
     files: list[str] = []
     for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))

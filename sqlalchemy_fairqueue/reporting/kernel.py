@@ -25,7 +25,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(slots=True)
 class Channel:
-    """State and figures of a channel in a sweep.
+    """State and figures of a channel in a sweep. A queue or channel is served while one of its messages is leased.
 
     Attributes:
         waiting: Messages ready and not started.
@@ -37,7 +37,7 @@ class Channel:
         begun_at: The beginning of its latest starvation; -1: none yet.
         begun_served: How long the queue had been served until *begun_at*.
         lasted: How long others were served in its longest starvation, from *longest_begin* to *longest_end*.
-        in_second: Its starts in *second*, the second of its last start.
+        in_second: How many of its messages started in *second*, the second of its last start (counted from 1970).
         rate: The most starts in one second, whatever the rate of its policy.
         interval: The average time between two messages that its policy allows; zero: the policy has no rate.
         theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
@@ -82,7 +82,6 @@ class Events(NamedTuple):
 
 @compilable
 def _advance(channel: Channel, at: int, served: int) -> bool:
-    """Advance a channel to an instant. Return whether until then messages of it waited and none was leased."""
     starved = channel.waiting > 0 and channel.leased == 0
     if channel.waiting > 0:
         channel.backlogged += at - channel.at
@@ -176,15 +175,15 @@ class Shares(NamedTuple):
 
     Attributes:
         most: The most messages in a window that the policy allows; infinity: no limit.
-        share: The channel's fair shares in the windows that began with a backlog of the channel.
-        served: Messages that the channel received in these windows.
-        denied: Messages below its share.
-        above: Messages above its share.
+        share: The sum of the channel's fair shares in the windows that began with a backlog of the channel.
+        served: How many messages the channel received in these windows.
+        denied: By how many messages the channel fell short of its share, summed over the windows in which it did.
+        above: By how many messages the channel exceeded its share, summed over the windows in which it did.
         stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
         worst: Denied messages in the stretch that has the most, from *worst_begin* to *worst_end*.
         victims: The row of a channel in *blame*; -1: none.
         blame: Denied messages of each victim (rows) that are ascribed to each channel (columns).
-        windows: Windows in which messages were started.
+        windows: The numbers of the windows in which messages were started, counted from 1970.
         indexes: Jain's index of each of these windows; NaN: fewer than two channels competed.
     """
 
@@ -212,9 +211,9 @@ _GAP = 2
 
 @compilable
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
-    """Add to *shares* how much channels received above and below their fair shares in a window; return Jain's index.
+    """Add a window's fair shares to *shares*. Return Jain's index, or NaN if fewer than two channels compete.
 
-    *members* are the channels that had messages left when the window began (*waiting*) or received some (*served*).
+    Of each of *members*, *waiting* messages were ready when the window began, and *served* messages started in it.
     """
     weights = shares.weights[members]
     if served.sum() == 0:
@@ -272,7 +271,6 @@ def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
 
 @compilable
 def _join(members: Any, index: Any, size: int, channel: int) -> int:
-    """Unless a channel is one of the *size* members, append it and note its place in *index*. Return the new size."""
     if index[channel] >= 0:
         return size
     index[channel] = size
@@ -291,7 +289,7 @@ def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_
     shares = Shares(*shares)
     count, channels = len(started_at), len(shares.weights)
     waiting, served = np.zeros(channels, np.int64), np.zeros(channels, np.int64)
-    # The channels that have messages left or received some in this window, and the index of each among them.
+    # The channels that have ready messages or received some in this window, and the index of each among them.
     members, index = np.zeros(channels, np.int64), np.full(channels, -1, np.int64)
     size = ready = started = found = 0
     while started < count:

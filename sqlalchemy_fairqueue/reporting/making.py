@@ -41,7 +41,7 @@ def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a report contains: options of :func:`report`, fields of its history, and *label*, the column of labels."""
+    """What a report is made from besides attempts. *label* is the name of the history's column of labels, or None."""
 
     policies: Mapping[tuple[str, str], ChannelPolicy]
     policies_known: bool
@@ -109,7 +109,7 @@ def assembled(
     tenant: str | None,
     replays: Sequence[Replay] = (),
 ) -> Report:
-    """Assemble the report of all queues, and write its page; :func:`report` has the same options and errors."""
+    """Assemble the report and write its page, as :func:`report` does. *replays* are used only if *parts* have none."""
     figures = figures_of([one.measured for one in parts])
     if tenant is not None and tenant not in {one.channel for one in figures.channels}:
         raise HistoryEmpty(no_attempts_of(tenant))
@@ -154,14 +154,15 @@ def report(
 
     Args:
         history: From :func:`read_history` or :func:`read_archive`.
+        scenarios: Other policies or workers. The history is replayed under each of them, as a forecast.
         output: The file of the page, which is replaced. None: no page.
-        window: The width of the windows over time. Default: such that there are about 240 or fewer.
+        window: The width of the windows over time. Default: a width that gives about 240 windows or fewer.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
-        labels: Labels of tenants on the page, by channel; or the name of the history's column of labels, in which the
-            last label of a channel counts. Channels without a label keep their names.
+        labels: Labels of tenants on the page, by channel; or the name of a column of the history, whose last value in
+            the attempts of a channel is the channel's label. Channels without a label keep their names.
         tenant: The only channel that the page shows and names. The returned figures cover all channels in any case.
-        replayed: Whether to replay the history under its own policies, and to try limits for a tenant that made others
-            wait. This replay tells how far forecasts can be trusted; it is always made if there are *scenarios*.
+        replayed: Whether to try limits for a tenant that made others wait. If this is true or there are *scenarios*,
+            the history is also replayed under its own policies, which tells how far forecasts can be trusted.
         progress: Called before each step with its name, its number from 0, and the number of steps.
 
     Raises:

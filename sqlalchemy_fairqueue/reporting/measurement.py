@@ -47,7 +47,7 @@ _LEAST_SERVICE = 10_000
 
 
 class MeasuredQueue(NamedTuple):
-    """The figures of a queue, of its channels with their ids, and of its plans in descending order of denied wait."""
+    """The figures of a queue, its channels and its plans. *ids* has the id of each of *channels*, in their order."""
 
     queue: QueueFigures
     channels: list[ChannelFigures]

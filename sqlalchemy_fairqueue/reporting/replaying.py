@@ -124,17 +124,19 @@ def advice_of(
     objective: Objective | None = None,
     plans: Mapping[str, str] | None = None,
 ) -> Advice | None:
-    """Return advice for a queue; None if no tenant but the culprit was denied its share or misses the objective.
+    """Return advice for a queue: a limit for the culprit or for its plan, or the reason why no limit is advised.
 
-    The culprit is the tenant that received most of what others were denied; if nobody was denied anything, the tenant
-    that occupied the workers longest. If *again*, the replay under the recorded policies, is trusted, three limits of
-    concurrency are tried for the culprit: half of the workers, a quarter of the workers, and 1. Each must be below the
-    number of workers and the culprit's present limit. Of the limits that shorten the others' mean wait
-    (``Advice.before``) by more than a tenth, the limit that shortens it most is advised.
+    The culprit is the tenant that received most of what others were denied. If nobody was denied anything, the culprit
+    is the tenant that occupied the workers longest. Then None is returned if no other tenant misses the objective.
 
-    If other channels follow the culprit's plan, the limits are also tried for the whole plan. Only the wait of channels
-    outside of the plan counts then. If a limit for the culprit alone was found, a limit of the plan is advised instead
-    only if it leaves a fraction of the mean wait that is smaller by more than a tenth.
+    If *again*, the replay under the recorded policies, is trusted, three limits of concurrency are tried for the
+    culprit: half of the workers, a quarter of the workers, and 1. A limit is tried only if it is below the number of
+    workers and the culprit's present limit. Of the limits that shorten the others' mean wait (``Advice.before``) by
+    more than a tenth, the limit that shortens it most is advised.
+
+    If other channels follow the culprit's plan, the limits are also tried for the whole plan. A limit of the plan is
+    advised instead of a limit of the culprit alone if its ``Advice.after / Advice.before`` is less than nine tenths of
+    the quotient of the culprit's limit.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -153,10 +155,6 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return who follows *channel*'s plan; None if no other channel does, or if all *sufferers* do.
-
-    *sufferers* are the channels that were denied a part of their share or miss the objective.
-    """
     plan = plans.get(channel)
     if plan is None:
         return None
@@ -214,7 +212,7 @@ def _advice(
 
 
 def main_culprit(victims: Iterable[ChannelFigures]) -> str:
-    """Return the channel that received most of what *victims* were denied, weighted by each victim's denied waits."""
+    """Return the channel to which most of the denied wait of *victims*, over all of their attempts, is ascribed."""
     blame: dict[str, float] = {}
     for one in victims:
         for culprit in one.denial.culprits if one.denial else ():

@@ -94,7 +94,7 @@ class Objective:
         return found
 
     def missed(self, channels: Iterable[ChannelFigures]) -> tuple[ChannelFigures, ...]:
-        """Return the channels that miss the objective, the longest wait first."""
+        """Return the channels that miss the objective, the greatest *statistic* first."""
         late = [one for one in channels if self.value(one) >= self.limit]
         return tuple(sorted(late, key=self.value, reverse=True))
 
@@ -143,7 +143,7 @@ class ReplayedQueue:
 class Replay:
     """The figures of a replay, for comparison with the history; the page shows *name*.
 
-    *replayed* has the workers and the error of each queue. *replayed* and *queues* are empty if they are unknown.
+    *replayed* has the workers and the error of each queue.
     """
 
     name: str
@@ -158,8 +158,9 @@ class Advice:
 
     Attributes:
         before: The mean wait of the others in the replay under the recorded policies. Without a *plan*, the others are
-            the channels except *channel* that were denied their share or, if none were, that miss the objective. With a
-            *plan*, the others are all channels outside of the plan that were denied their share or miss the objective.
+            the channels that were denied their share, except *channel*. If no channel was denied its share, the others
+            are the channels that miss the objective, except *channel*. With a *plan*, the others are the channels that
+            were denied their share or miss the objective, except the channels of the plan.
         own_before: The mean wait of *channel* in the same replay.
         max_concurrency: The limit to set; None: no advice, for *reason*.
         after: Like *before*, but in a replay with the limit.
@@ -211,7 +212,7 @@ class Report:
 
     @property
     def late(self) -> tuple[ChannelFigures, ...]:
-        """The channels that miss the objective, the longest wait first."""
+        """The channels that miss the objective, the greatest statistic first; empty without an objective."""
         return () if self.objective is None else self.objective.missed(self.figures.channels)
 
     @property

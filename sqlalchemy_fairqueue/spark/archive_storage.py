@@ -52,7 +52,7 @@ class Marker:
     """The content of the file ``_fairqueue.json``, which names the history of an archive.
 
     Attributes:
-        pruned: Entries of ``fq_pruned_history`` up to this id are dealt with. Only later entries can tell of lost rows.
+        pruned: The id of an entry of ``fq_pruned_history``. The next run looks for lost rows only in later entries.
         archive: A random name, which a process locks while it changes the archive.
         columns: The version of the columns in the archive's newest files. Older files lack newer columns.
     """
@@ -115,7 +115,7 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """Return the marker; None in a new folder. Raise ArchiveDamaged if it is bad, or missing beside other files."""
+        """Return the marker; None in an empty folder. Raise ArchiveDamaged for a bad marker, or files without one."""
         path = self._at(NAME)
         if self._files.exists(path):
             stream = self._files.open(path)
@@ -131,7 +131,7 @@ class Storage:
         return None
 
     def save_marker(self, marker: Marker, *, new: bool) -> None:
-        """Write the marker. A *new* archive's marker never replaces one that another process has written."""
+        """Write the archive's marker. If *new* is True, an existing marker raises ArchiveBusy; else it is replaced."""
         work = self._at(_WORK, f"marker-{marker.archive}")
         stream = self._files.create(work, True)
         try:

@@ -180,7 +180,7 @@ def compact_archive(
 
     Raises:
         ArchiveBusy, ArchiveDamaged: As for :func:`archive`.
-        ArchiveError: There is no archive, or a run was disturbed: its lock was lost, or rows changed.
+        ArchiveError: There is no archive, this run lost its lock, or a joined file has a wrong number of rows.
         OriginChanged: The archive belongs to another history; run :func:`archive` with *accepted_origin* first.
     """
     options = read_options(ReadOptions, _raw_options(dsn=dsn, dsnEnv=dsn_env, schema=schema))
@@ -248,8 +248,8 @@ def pending_rows(
 ) -> dict[int, int]:
     """Return how many rows the archive lacks, for each day before *until* from which rows are missing.
 
-    Only rows that transactions below *high* recorded count. *archived* is the result of :func:`archived_through`. Call
-    this function outside of a transaction.
+    The function counts only rows that were recorded by transactions with ids below *high*. *archived* is the result of
+    :func:`archived_through`. Call the function outside of a transaction.
     """
     found: dict[int, int] = {}
     with connection.transaction():
@@ -267,7 +267,6 @@ def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int
 
 
 def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of days before *until*: (first day, end, first transaction). Each archived day is its own range."""
     reached = 0
     for day, high in sorted(archived.items()):
         if day >= until:
@@ -281,10 +280,9 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
 
 
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
-    """Return the files of the archive, after removing what dead runs left.
+    """Check the origin of the archive, remove the files that dead runs left, and return the other files.
 
-    If :func:`check_origin` raises OriginChanged for the archive, nothing is removed: the archive's other processes may
-    hold their lock in another database, and then this run's lock does not keep them out.
+    If the check raises OriginChanged, nothing is removed, since the archive's lock may be in another database.
     """
     found = {file.path: file for file in storage.archive_files()}
     covered = superseded(found)
@@ -299,7 +297,7 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """Yield a connection and the quoted schema. Meanwhile the session writes timestamps in microseconds and in UTC."""
+    """Yield a connection and the quoted schema. Meanwhile Spark's session writes timestamps as microseconds in UTC."""
     try:
         register(spark)
     except AnalysisException as error:
@@ -316,9 +314,10 @@ def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[
 
 
 def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path: str) -> Callable[[], None]:
-    """Take the archive's lock, which ends with the connection, and return a check that it is still held.
+    """Take the archive's lock, and return a check, which raises ArchiveError if the lock was lost with the connection.
 
-    Raise ArchiveBusy if another process holds the lock, or has changed the marker before the lock was free.
+    Raise ArchiveBusy if another process keeps the lock for two seconds. Raise ArchiveBusy, too, if another process has
+    changed the archive's marker since *marker* was read.
     """
     key = f"fairqueue archive {marker.archive}"
     try:

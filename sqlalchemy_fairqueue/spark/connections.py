@@ -30,7 +30,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "oauth_client_secre
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation that a connection leads to, and the name of its schema, which the options may leave out."""
+    """The installation that a connection leads to. *schema* is known even if the options name no schema."""
 
     schema: str
 

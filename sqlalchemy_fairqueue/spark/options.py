@@ -64,11 +64,11 @@ _TYPES = {
 # Without slots, so that a class of options may also inherit the fields of another class.
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions:
-    """Options of the installation, for reading and writing.
+    """Options of the installation, for reading and writing. Exactly one of *dsn* and *dsn_env* is required.
 
     Attributes:
-        dsn: ``postgresql://...`` or ``key=value`` words of libpq. It is never shown.
-        dsn_env: The environment variable on driver and executors that has the dsn, so that no plan contains it.
+        dsn: ``postgresql://...`` or ``key=value`` words of libpq. The dsn is never shown.
+        dsn_env: The environment variable with the dsn on driver and executors. Query plans show its name, not the dsn.
         schema: The schema of the installation, by default the connection's current schema.
     """
 
@@ -115,7 +115,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
-    """Raise BadOption for a table of Spark's catalog. Only then does Spark pass each option also as ``option.NAME``."""
+    """Raise BadOption for a table of Spark's catalog. Only such a table has options with names like ``option.NAME``."""
     names = {name.lower() for name in given}
     if any(name.startswith(_COPY) and name.removeprefix(_COPY) in names for name in names):
         raise BadOption(
@@ -125,7 +125,7 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 
 
 def read_fields(options: DataclassInstance) -> None:
-    """In a dataclass of options, parse the fields that were given as text, each by its type.
+    """Parse the fields of *options* that are text, each by its type, and store the values in the same fields.
 
     Raises:
         BadOption: A value has another type than its field, or a text cannot be parsed.
@@ -331,7 +331,7 @@ class WriteOptions(PolicyFields, TargetOptions):
             enqueues all rows again. A stream needs an id.
         then: The follow-up of each group in the frame's column ``group``. Give an Enqueue, or its fields as JSON:
             ``{"channel": "a", "payload": 1, "kind": "report"}``.
-        on_failure: The follow-up if a member failed or was cancelled.
+        on_failure: The follow-up, instead of *then*, if a member failed or was cancelled. By default, *then* follows.
     """
 
     queue: str

@@ -76,25 +76,25 @@ def report(
     """Make a fairness report: figures, and a page that shows and defines them.
 
     The history is read once and shuffled once by queue. The attempts of a queue must fit in the memory of a Python
-    worker, at about 200 bytes each, and 500 for a replay.
+    worker, at about 200 bytes each, or 500 bytes each with *scenarios* or *replayed*.
 
     Args:
         history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time.
-        policies: The frame of ``table=channels``, read once; by default no limits, and equal weights.
+        policies: A frame with the option ``table=channels``, read once; by default no limits, and equal weights.
         settings: The settings of the recorded queues, for replays, from
             :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
         output: As for :func:`sqlalchemy_fairqueue.reporting.report`; so are *title*, *window*, *objective*, *labels*,
             *tenant* and *replayed*.
-        replays: Replays from :func:`~sqlalchemy_fairqueue.spark.replays`, instead of *scenarios*.
+        replays: Replays from :func:`~sqlalchemy_fairqueue.spark.replays`, instead of *scenarios* and *replayed*.
 
     Raises:
         HistoryEmpty: The history has no attempts, or none of *tenant*.
         InvalidArgument: A column is missing, the history is from several databases, two scenarios have the same name,
-            or both *scenarios* and *replays* are given.
+            or *replays* are given together with *scenarios* or *replayed*.
         ValueError: The objective is invalid.
     """
-    if scenarios and replays:
-        raise InvalidArgument("a report has both scenarios and replays: give one of them")
+    if replays and (scenarios or replayed):
+        raise InvalidArgument("a report has replays, and scenarios or replayed=True too: give only one of them")
     known, plans = _known(policies)
     asked = Asked(
         policies=known, policies_known=policies is not None, plans=plans, settings=settings or {},
@@ -127,8 +127,8 @@ def replay(
         history: An archive, a live history, or another frame with the columns of a history; each row once. The frame
             may have a column ``priority`` of the messages, which a history itself lacks; null means none.
         recorded: Whether the result also has the recorded history, as scenario "as recorded".
-        policies: The frame of ``table=channels``, read at this call; by default no limits. The replay needs the limits
-            to estimate the number of workers: if a message waits for a limit, workers may be free meanwhile.
+        policies: A frame with the option ``table=channels``, read at this call; by default no limits. The replay needs
+            the limits to estimate the number of workers: a message that waits for a limit waits for no worker.
 
     Raises:
         InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A
@@ -159,18 +159,18 @@ def replays(
     """Return the figures of each scenario, for a report that compares them with the history.
 
     An additional first result, "as recorded, replayed", is a replay under the record's own policies. How far it is from
-    the record tells how far the others can be trusted. Fair shares are by each scenario's policies; all other figures
-    are as in a report on the result of :func:`replay`. The history is read and shuffled once; only figures come back.
+    the record tells how far the other results can be trusted. The figures of a scenario are as in a report on the
+    result of :func:`replay`, given the scenario's own policies. The history is read and shuffled once.
 
     Args:
         history: As for :func:`replay`.
-        policies: The record's own policies, a frame of ``table=channels``; by default no limits, and equal weights.
+        policies: The record's own policies, as for :func:`replay`; by default no limits, and equal weights.
         settings: The record's own settings by queue, from :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
             A queue that has no settings there counts as fair by messages, without a limit.
         window: As for the report.
 
     Raises:
-        InvalidArgument: As for :func:`replay`, also for a repeated row or a message in two channels.
+        InvalidArgument: As for :func:`replay`. A repeated row, or a message in two channels, raises it at this call.
         HistoryEmpty: The history has no attempts.
     """
     named, known = check_scenarios(scenarios), _known(policies)[0]
@@ -206,7 +206,7 @@ def _check_replayed(history: DataFrame) -> None:
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
-    """Return the policies, without rates of cost, and the plans of channels, from a frame of ``table=channels``."""
+    """Return each channel's policy (without any rate in cost) and plan, from a frame with option ``table=channels``."""
     if policies is None:
         return {}, {}
     missing = [name for name in _COLUMNS if name not in policies.columns]
@@ -234,7 +234,7 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
 
 
 def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """Return *function*'s result for each group. Raise an InvalidArgument of *function* as such, not Spark's error."""
+    """Return *function*'s result for each group. If *function* raises InvalidArgument, raise the same error."""
     rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
     found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
     for one in found:

@@ -50,10 +50,10 @@ class TemplateDatabase:
 
 @contextmanager
 def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator[TemplateDatabase]:
-    """Create a database, migrate it, and drop it at the end of the ``with`` block.
+    """Create a database, call *migrate* with an engine of it, and drop the database at the end of the ``with`` block.
 
-    *migrate* gets an engine of the new database. It may commit, and must close connections of other engines. If it has
-    not installed fairqueue in the database, SchemaMismatch is raised.
+    *migrate* may commit. If *migrate* makes further engines for this database, it must close their connections. If
+    *migrate* does not install fairqueue in this database, SchemaMismatch is raised.
     """
     name, options = f"fairqueue_test_{os.getpid()}_{secrets.token_hex(4)}", {"pool_size": 1, "pool_pre_ping": True}
     with (

@@ -67,15 +67,16 @@ _FIELDS = tuple(field.name for field in fields(Enqueued) if field.name != "messa
 
 @on_session
 def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
-    """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on it.
+    """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on the session.
 
-    They come in the order of sending. The call sends and flushes nothing. For an async session, await the call.
+    Recorded messages come last, the others by id. Nothing is sent or flushed. For an async session, await the call.
 
     Args:
         queue: A queue; or a job, to get only its messages.
         wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            ordering_key, and for a job its arguments. An argument takes precedence over a field of the same name. A
-            mapping matches every mapping that contains its items. A payload goes through the codec first.
+            ordering_key. For a job, also arguments of the job; if the job has an argument ``key``, for example,
+            ``key=`` means this argument. A mapping matches every mapping that contains its items. A payload goes
+            through the codec first.
 
     Raises:
         InvalidArgument: *session* is no session, or *wanted* has an unknown name.
@@ -112,10 +113,11 @@ def sync_session_of(session: object) -> Session:
 def assert_enqueued(
     session: PlainSession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
 ) -> list[Enqueued]:
-    """Fail unless a message with *wanted* was enqueued; with *count*, exactly this many. Return these messages.
+    """Fail unless messages with *wanted* were enqueued, and return these messages.
 
-    The AssertionError lists the messages that match or, if none does, all that were enqueued. Arguments and other
-    errors are those of :func:`all_enqueued`. For a job with an argument ``count``, *count* means this argument.
+    At least one message is expected or, if *count* is a number, exactly *count* messages. The AssertionError lists the
+    messages with *wanted* or, if there are none, all enqueued messages. For other arguments and errors see
+    :func:`all_enqueued`. If a job has an argument ``count``, *count* means this argument.
 
     Example:
         >>> with rolled_back(engine) as session:

@@ -70,7 +70,8 @@ class DeliveryFactory(Factory[Delivery]):
 class ChannelFactory(Factory[Any]):
     """Channels with a policy: ``build(...)`` makes a :class:`ChannelPolicy`.
 
-    ``create(where=, queue=, ...)`` gives such a policy to the channel *name*, or to a new one, and returns the name.
+    ``create(where=, queue=, ...)`` gives such a policy to the channel *name*, which is created if it is missing. The
+    call returns *name*, by default a generated name such as ``customer-1``.
 
     Example:
         >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)

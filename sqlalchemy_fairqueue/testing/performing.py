@@ -186,8 +186,8 @@ def perform(
         context: For a handler that takes one. The handler then gets the delivery of this context, not one made of
             *payload* and *message*. Default: nothing is cancelled, lost, stopping or timed out.
         resources: What on_start functions would return, by the resource's name. The functions are not called.
-        message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others;
-            also the arguments of a job, which take precedence over fields of the same name, such as payload.
+        message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others.
+            For a job, also the job's arguments. If a job has an argument ``payload``, ``payload=`` means this argument.
 
     Returns:
         The Outcome that the handler returned, raised, or asked for by ``context.retry``, ``release`` or ``bury``; None:
@@ -234,8 +234,8 @@ def drain(
     """Perform what the session has enqueued, and what handlers then enqueue, in the session's open transaction.
 
     Return what was performed, in order. Everything happens on the session's own connection, and nothing is committed,
-    so a test that rolls back leaves nothing behind. Handlers that take a session get this one. Each handler runs in a
-    savepoint, which a raised Outcome rolls back. Messages that others have committed are performed too, in turn. A
+    so a test that rolls back leaves nothing behind. Handlers that take a session get *session*. Each handler runs in a
+    savepoint, which a raised Outcome rolls back. Messages that others have committed to the queue are performed too. A
     group's follow-up is performed after its members.
 
     Messages that are due later, or that a rate holds back, stay without an error. A message that is retried without a
@@ -245,8 +245,8 @@ def drain(
     deliveries until the commit. Raise it instead: ``queue.configure(session, rate="1000000/s, burst 1000000")``.
 
     Args:
-        session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession, await
-            the call; async handlers get this session, and plain handlers its Session.
+        session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession the
+            call returns a coroutine to await; async handlers get the AsyncSession, plain handlers its ``sync_session``.
         limit: The most messages to perform, since a handler that enqueues itself would run for ever.
         resources: As for :func:`perform`.
 

@@ -88,7 +88,7 @@ def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driv
 
 @pytest.fixture(scope="session")
 def fairqueue_session_factory() -> Callable[..., Session]:
-    """Factory of ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
+    """What creates ``fairqueue_session``, by default SQLAlchemy's Session. Override it to return a sessionmaker."""
     return Session
 
 

@@ -103,11 +103,11 @@ def inline(
     resources: Mapping[str, Any] = NO_RESOURCES,
     session_factory: Callable[..., Any] | None = None,
 ) -> Block[list[Performed]]:
-    """In a ``with`` block, perform at each commit of the session what it has enqueued, before ``commit()`` returns.
+    """Perform what the session has enqueued, at each of its commits in a ``with`` block, before ``commit()`` returns.
 
-    Messages are performed as by :func:`drain`, so a test that rolls back leaves nothing behind. But at each commit, the
-    handlers of a queue share a new session on the connection of *session*. Commits of other sessions on that connection
-    perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
+    Messages are performed as by :func:`drain`, so a test that rolls back leaves nothing behind. Unlike with ``drain``,
+    handlers do not get *session*: at each commit, all handlers of a queue get one new session on the same connection.
+    Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
 
     Args:
         session: For instance from :func:`rolled_back`. For an AsyncSession use ``async with``.

@@ -1,7 +1,7 @@
 """Changes of configuration, and the locks that they share with other work.
 
-A single call takes its locks in the right order by itself. So that transactions with changes and other work never
-deadlock, they lock in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id.
+A transaction that has a change and further operations locks the rows of queues first, then plans, state rows of
+channels, keys, and finally messages by id. Since transactions keep to this order, they do not deadlock.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change a queue's settings except limits. Its first ``defaults`` are ``target.policy`` with the changed fields."""
+    """Return a change of a queue's settings, except its limits."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -71,7 +71,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change a channel's policy; a missing channel is created. If *plan* is None, the channel follows no plan."""
+    """Return a change of a channel's policy, which creates a missing channel. If *plan* is None, it follows no plan."""
     call = target.call(
         "fq_configure_channel",
         "configure",
@@ -97,7 +97,7 @@ def configure_channel(
 
 
 def limit(target: Target, changes: QueueLimits) -> Change:
-    """Change limits of a whole queue: ``max_concurrency``, ``max_cost_out``, ``rate``, names of shared limits."""
+    """Return a change of a whole queue's limits, or of which shared limits the queue draws from."""
     call = target.call("fq_limit_queue", "limit", changes=settings_json(changes), notify=target.notify)
     return Change(
         target=target,
@@ -110,7 +110,7 @@ def limit(target: Target, changes: QueueLimits) -> Change:
 
 
 def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
-    """Create or change a shared limit of the installation; remove it if *changes* is None."""
+    """Return the creation or change of a shared limit of the installation, or its removal if *changes* is None."""
     of_limit = partial(Change, target=target, lock_key=(_LIMIT, name))
     if changes is None:
         removal = call(target.schema, "fq_remove_limit", f"remove limit {name!r}", name=name)
@@ -121,7 +121,7 @@ def configure_limit(target: Target, name: str, changes: PolicyChanges | None) ->
 
 
 def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
-    """Create or change a plan of a queue; remove it if *changes* is None."""
+    """Return the creation or change of a plan of a queue, or its removal if *changes* is None."""
     of_plan = partial(Change, target=target, lock_key=(_PLAN, name), locks_queue=True, changed_plan=name)
     if changes is None:
         removal = target.call("fq_remove_plan", f"remove plan {name!r} of", name=name)
@@ -190,12 +190,12 @@ def send_changes(shares: Sequence[Share], phase: int) -> list[ReceiptUpdate]:
 
 
 def changes_of(share: Share) -> list[Change]:
-    """Return the changes of a queue that lock rows which other work locks, too."""
+    """Return all changes of a queue, except the changes of schedules."""
     return [change for phase in (SETTINGS, CHANGES, REMOVALS) for change in share.phases.get(phase, ())]
 
 
 def lock_queues(shares: Sequence[Share]) -> None:
-    """Lock the rows of queues whose settings, limits or plans change, then plans that are changed, removed or used."""
+    """Lock queues whose settings, limits or plans change. Then lock plans to change, remove or assign to a channel."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
             share.target.call("fq_lock_queue", "lock", deliveries=False).rows(share.link.connection)
@@ -208,7 +208,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Stop dequeues of queues that get a limit. Lock channels that change; create a missing one if ``makes`` is set."""
+    """Lock out dequeues of queues with new limits. Lock channels to change; create missing ones if ``makes`` is set."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_lock_queue", "stop", deliveries=True).rows(share.link.connection)
@@ -229,7 +229,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 
 
 def leased_messages(share: Share) -> list[int]:
-    """Return the ids of leased messages that new limits count. Call :func:`lock_channels` before, to stop dequeues."""
+    """Return ids of leased messages that new limits count. Call :func:`lock_channels` first, to lock dequeues out."""
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
     found: list[int] = []

@@ -147,7 +147,7 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages to cancel by name. Call this before enqueues add messages with the same names."""
+    """Fill :attr:`Cancel.found` of cancels by name. Call this before enqueues add messages with the same names."""
     named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
     if not named:
         return
@@ -168,9 +168,9 @@ def lock_messages(share: Share, ids: Iterable[int]) -> None:
 
 
 def settle_and_cancel(share: Share, *, alone: bool) -> list[ReceiptUpdate]:
-    """Settle and cancel messages, after locking all in the order of their ids. A lost delivery raises LeaseLost.
+    """Lock messages in the order of their ids, then settle and cancel them. A lost delivery raises LeaseLost.
 
-    If *alone*, the transaction has one operation; a cancel by name then finds its messages by the same statement.
+    Set *alone* for the only operation of a transaction. A cancel by name then needs only one statement.
     """
     connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
     if not cancels:
@@ -309,9 +309,9 @@ class Members:
     """The groups of one queue that a transaction creates or adds members to.
 
     Attributes:
-        adding: The messages whose handlers add members. Lock them, so that they do not end before the transaction.
-        join: Whether :meth:`send_joins` counts the members, because other transactions created some of the groups.
-            Otherwise the server counts them during the enqueue.
+        adding: Ids of messages whose handlers add members. Lock these messages, so that they end after the transaction.
+        join: Whether other transactions created some of the groups. If so, :meth:`send_joins` tells the server how many
+            members are new. If not, the statement of the enqueues counts the new members.
     """
 
     __slots__ = ("_adders", "_makes", "_share", "adding", "created", "join")
@@ -344,7 +344,7 @@ class Members:
         return steps
 
     def send_joins(self) -> None:
-        """Tell the server how many members were created, if *join* is set.
+        """If *join* is set, tell the server how many members are new.
 
         Raise UnknownGroup if the transaction may not add members. Raise LeaseLost if the delivery of a handler that
         adds members is lost, and MessageCancelled if the message of that handler was cancelled.
@@ -370,7 +370,6 @@ class Members:
             raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that counts new members. The call's value is "joined", "lost", "cancelled" or "stranger"."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
@@ -400,9 +399,9 @@ def enqueue_steps(
     """Return the steps that create groups and add messages; they raise as ``Queue.enqueue`` does.
 
     Args:
-        leased: Ids of messages that the transaction locks later, besides those that it settles or cancels. An enqueue
-            that may lock messages itself (replace, coalesce) locks all of these messages at once, ordered by id.
-        cancelled: From :func:`cancelled_messages`. A later enqueue with such a message's key raises DuplicateMessage.
+        leased: Ids of messages that the transaction will lock, besides those that it settles, cancels or replaces. If
+            an enqueue may replace or coalesce, the messages of all four sorts are locked at once, ordered by id.
+        cancelled: From :func:`cancelled_messages`. To enqueue a message's key after its cancel raises DuplicateMessage.
         refusing: Whether the steps are sent together with the COMMIT; a statement then fails where Python would raise.
     """
     steps = [] if members is None else members.make_steps()
@@ -468,9 +467,9 @@ def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
 
 
 def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
-    """Return for each cancelled message how many enqueues were recorded before its cancel.
+    """Return, by message id, how many enqueues of *share* stand before the cancel of the message in *asked*.
 
-    Enqueues are sent first, so an enqueue that was recorded after the cancel still finds the message's key taken.
+    *asked* is in the order of the calls. Enqueues are sent first, so those after the cancel still find the key taken.
     """
     found: dict[int, int] = {}
     if CANCELS not in share.phases:

@@ -1,9 +1,9 @@
 """Queue work of a session, from the call to the COMMIT.
 
-A session records work beside its innermost transaction. When a savepoint is released, its record goes to the parent;
-when a savepoint or the transaction rolls back or closes, its record is dropped. The work is sent once: right before the
-outermost COMMIT or PREPARE, after the session's own flush. The listeners are on the Session class and see every
-session, so they must be cheap for those that never enqueue. The state lies in the session and does not keep it alive.
+A session records work beside its innermost transaction. When a savepoint is released, its work goes to the parent's
+record. When a savepoint or the transaction is rolled back, or closed without a commit, its record is dropped. The work
+is sent once: right before the outermost COMMIT or PREPARE, after the session's own flush. The listeners are on the
+Session class and see every session, so they must be cheap for sessions that never enqueue.
 
 Facts about the events (SQLAlchemy 2.0 and 2.1):
 
@@ -317,7 +317,7 @@ def _before_outermost_commit(session: Session) -> None:
 
 
 def _collected(session: Session, ours: _Record) -> Work:
-    """Flush until the session is clean, since hooks of a flush may record work, and return all recorded work."""
+    """Flush until the session is clean, and take the work out of *ours*. Hooks of a flush may record more work."""
     work = Work(partial(connection_of, session))
     for _ in range(_FLUSHES):
         session.flush()

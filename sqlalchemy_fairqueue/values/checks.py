@@ -104,7 +104,7 @@ def check_message_id(value: object) -> int:
 
 
 def check_text(what: str, value: object) -> str:
-    """Replace characters that PostgreSQL cannot store, so that the text of an error cannot prevent a settlement."""
+    """Check that the value is a str. Return it, with replacements for characters that PostgreSQL cannot store."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
     return str.encode(str.replace(value, "\x00", "\ufffd"), errors="replace").decode()

@@ -129,7 +129,7 @@ class Rate:
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
-        """Write the rate without its burst, like ``50/s``, in the smallest exact unit, or rounded if there is none."""
+        """Write the rate without its burst, like ``50/s``, in the shortest unit with an exact count, or rounded."""
         counted = "" if self.of == "messages" else f" of {self.of}"
         units = [unit for unit in ("s", "m", "h", "d") if UNITS[unit] >= self.interval]
         if not units:
@@ -138,7 +138,6 @@ class Rate:
             count = _decimal(UNITS[unit] / self.interval)
             if Fraction(count) * microseconds(self.interval) == microseconds(UNITS[unit]):
                 return f"{count}/{unit}{counted}"
-        for unit in units:
             # 30/s is stored as 30.0003/s, since an interval is whole microseconds.
             count = str(round(UNITS[unit] / self.interval))
             if UNITS[unit] / int(count) == self.interval:

@@ -56,15 +56,15 @@ class Enqueue:
             message. "raise": DuplicateMessage is raised, on a session by the COMMIT. "replace": the other message keeps
             its id, enqueued_at and group, and takes everything else from the new message; its attempts start from zero.
             With a delay this is a debounce. If the other message is leased, it loses the key instead, and the new
-            message is added. A unique_for changes this.
+            message is added. With a unique_for, "replace" does what is said there.
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
             such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
             settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that lives
-            longer keeps the key until it ends. The period of an ended message counts only for new messages that have a
-            unique_for themselves. For these, the receipt of "skip" and the error of "raise" name the message that began
-            the period, even if it has ended. While that message waits, a "replace" rewrites it and begins the period
-            anew. If that message is leased or has ended, a "replace" adds nothing while the period lasts; the outcome
+            longer keeps the key until it ends. A new message without a unique_for ignores the period of a message that
+            has ended. While a period lasts, a new message with a unique_for is a duplicate of the message that began
+            the period, even if the older message has ended. If the older message waits, a "replace" rewrites it and
+            begins the period anew. If the older message is leased or has ended, a "replace" adds nothing; the outcome
             is "duplicate". None: the key is taken as long as the message lives.
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
@@ -203,7 +203,7 @@ class CancelReceipt:
             holds it; it is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing":
             the message has ended, or the queue never had it. For several messages: "leased" if any is leased, else
             "cancelled" if any was cancelled, else "missing".
-        outcomes: The outcome of each message, by id; None while *outcome* is None; empty if no message has that name.
+        outcomes: By message id; None while *outcome* is None; empty if no message has the cancel's key or ordering key.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.cancel`
@@ -312,9 +312,9 @@ class Lease:
         return False
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
-        """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
+        """Stop charging for a delivery. Return its measured cost, and the cost charged so far while its handler ran.
 
-        After this call the worker charges nothing more for the delivery. Outside of a worker both costs are None.
+        The settlement charges the rest of the measured cost. Outside of a worker both costs are None.
         """
         return None, None
 
@@ -335,8 +335,7 @@ class Delivery:
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
-        settled: A list of the verb by which this process has settled the message, such as ["complete"]. The list is
-            empty until the settlement, on a session until the COMMIT.
+        settled: [] until this process settles the message, on a session until the COMMIT; then the verb: ["complete"].
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether the queue kept results at the delivery; otherwise a completion stores none.
 
@@ -420,8 +419,8 @@ class Batch:
 class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in the order of the channels' turns.
 
-    ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: nothing is known to become
-    due by itself.
+    ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: as far as is known, nothing
+    can be delivered until somebody enqueues or settles a message, or changes settings.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
@@ -477,7 +476,7 @@ class GroupStatus(GroupCounts):
     Attributes:
         pending: Members that have not ended.
         finished_at: When the follow-up was enqueued; without a follow-up, when a worker found that all members had
-            ended. None: the group is open.
+            ended. None: the group is not finished.
         message_id: The follow-up, once it is enqueued.
         problem: Why the last try to finish the group failed; workers try again.
 

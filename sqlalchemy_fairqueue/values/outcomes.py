@@ -19,7 +19,7 @@ class Outcome(Exception):
     """An outcome that a handler asks for, by raising or by returning it; it decides how the delivery is settled.
 
     The handler's session, if it has one, rolls back if the outcome is raised, and commits if it is returned. Outcomes
-    of one class with equal arguments are equal. A subclass, ``class RateLimited(Retry)``, counts as its base class.
+    of one class with equal arguments are equal. A subclass of Retry, Release or Bury settles as its base class does.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -145,8 +145,8 @@ class RetryPolicy:
             that is lower. An attempt whose process died or whose lease was lost counts. None: only the message's own.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
-            letter at once. ``bury_on`` takes precedence. What the handler did not cause is retried too: a timeout, a
-            crashed child process, a database that is away or busy (by its SQLSTATE), a failed serialization. None: all
+            letter at once. A timeout, a crashed child process, a failed serialization, and a database that is away or
+            busy are retried even if retry_on does not name them. What ``bury_on`` names is never retried. None: all
             exceptions that ``bury_on`` does not name.
 
     Example:

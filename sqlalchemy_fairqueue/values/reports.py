@@ -51,11 +51,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that holds capacity, with its present and its rightful share of the leased messages.
+    """A channel that has leased messages while another one waits, with its share of the queue's leased messages.
 
     Attributes:
-        share: The channel's part of the queue's leased messages, 0 to 1.
-        entitled: The part to which the channel's weight entitles it, 0 to 1.
+        share: The channel's share of the queue's leased messages, 0 to 1.
+        entitled: The share to which the channel's weight entitles it, 0 to 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -119,18 +119,19 @@ class LongestOut:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why a message waits, and who holds what it waits for.
+    """Why a message or a channel waits, and who holds what it waits for.
 
     Attributes:
-        until: By when a rate allows the message, or a scheduled message is due. None: unknown.
+        until: When a rate allows the message, or when a scheduled message is due. None: unknown.
         takers: If the reason is TURN, QUEUE_LIMIT, QUEUE_RATE, SHARED_LIMIT or SHARED_RATE: up to three other channels
             of the queue that have leased messages, those with the most first.
-        limit: The name of the shared limit that holds it back, or None.
+        limit: The name of the shared limit that holds the message back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes before it, or the dead letter that holds this key; or None.
-        used: How many messages count against *most*, the max_concurrency that holds it back. None: no such limit does.
-        longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
-            longest. None: no such limit holds it back, or all messages that counted against it have just ended.
+        used: How many messages count against *most*; None if *most* is None.
+        most: The used-up max_concurrency of the channel, the queue or *limit*, if it holds the message back; or None.
+        longest_out: If a limit of the channel or of the queue holds the message back, the message that the limit has
+            counted longest. None: neither limit does, or all messages that the limit counted have just ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -154,7 +155,7 @@ class LeftoverReason:
     """A reason why messages of a queue wait, how many messages wait for this reason, and in how many channels.
 
     Attributes:
-        until: By when the first of these channels may go on. None: unknown.
+        until: When the first of these channels can be served again, at the earliest. None: unknown.
         limit: The name of the shared limit that they wait for, or None.
 
     See Also:
@@ -207,7 +208,7 @@ _OWN_REASONS = frozenset(
 class QueueCapacity:
     """The part of :class:`QueueStats` that tells whether something holds the whole queue back.
 
-    In a reading of this part alone, *consumers* is 1 for any number of consumers, and 0 for none.
+    In a QueueStats, *consumers* is the number of consumers. In a plain QueueCapacity, 1 stands for any number above 0.
     """
 
     queue: str
@@ -235,7 +236,7 @@ class QueueStats(QueueCapacity):
         held: Due messages that wait for others of their ordering keys.
         dropped: Messages that were dropped because their channel was full. Forgotten channels do not count.
         current_concurrency: Messages that count against max_concurrency; ended ones count until their signals are
-            heard. None until the first delivery or limit of the queue.
+            heard. None until the queue first delivers a message or gets a limit.
         current_cost: What the messages of *current_concurrency* cost.
         next_cost: The cost of the message that is delivered next. None: the dispatcher knows of no ready message.
         rate_allows_at: When the rate allows the next message, or allowed it. None: no rate.
@@ -328,7 +329,8 @@ class ChannelDemand:
     Fields that are not listed here mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
-        behind: The message that the first held message waits for. None: no message is held, or some are ready.
+        behind: If the channel is held, the message or dead letter that its first held message waits for; else None.
+        last_dequeue_at: When a dequeue last took a message of the channel, or None.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         opens_at: Until when dequeues skip it, because its rate is used up or its first message is not due; or None.
@@ -386,13 +388,14 @@ class ChannelDemand:
 class ChannelStats(PolicyFields, ChannelDemand):
     """The state of a channel at the time of the call.
 
-    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Descriptions
-    here take precedence. Fields without any description mean what they mean in :class:`QueueStats`, for one channel.
+    Fields that are not listed here mean what they mean in :class:`ChannelDemand`, or else in
+    :class:`~sqlalchemy_fairqueue.ChannelPolicy`, or else, for one channel, in :class:`QueueStats`.
 
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
         paused: Ready messages that a pause of the channel or the queue holds back.
         backlog: All undelivered messages: the ready, scheduled and held ones.
+        plan: The name of the plan that the channel follows, or None.
         overridden: The fields of its policy that were configured for this channel alone.
         served_cost: The cost of its attempts that ended since *served_since*, even if the queue shares by messages.
             None: the queue records no history.
@@ -427,7 +430,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competition:
-    """The part of a :class:`Contention` that is known if only some channels are read."""
+    """Some channels of a queue, and the figures of the whole queue from which the channels' shares are computed."""
 
     queue: str
     channels: tuple[ChannelDemand, ...]
@@ -483,7 +486,7 @@ class Contention(Competition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A message that a consumer has held since ``delivered_at``, which is None if the queue records no history.
+    """A leased message of a consumer. ``delivered_at`` is None if the queue records no history.
 
     See Also:
         :class:`ConsumerInfo`
@@ -501,16 +504,16 @@ class ConsumerInfo:
     """A consumer with an unexpired lease, at the time of the call. Times are in UTC.
 
     Attributes:
-        leased: Messages that it holds, including those that wait for a handler.
+        leased: Messages that it holds, including those that wait for a handler. An idle worker may hold none.
         delivered_at: When the message that it has held longest was delivered. None: no message, or no history.
         message_id: The id of that message; without a history, the least id of its messages. None: it holds no message.
         kind: The kind of that message, or None; likewise channel.
-        expires_at: When its last lease expires unless it is extended.
-        stop_requested_at: When somebody asked it to stop by ``queue.admin.stop_worker``. None: nobody did within the
-            last hour, or the worker is known to have started since.
+        expires_at: When all of its leases will have expired, unless it extends them.
+        stop_requested_at: When somebody asked it to stop by ``queue.admin.stop_worker``. None: nobody asked within the
+            last hour, or the worker is known to have started after the request.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
         version: The version of the library that a worker runs. None: it has just started, or is no worker.
-        handlers: The messages that it has held longest, the longest first, as many as were asked for.
+        handlers: Messages that it has held longest, handled or waiting, longest first. The call limits their number.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -610,8 +613,8 @@ class MessageDetails:
             (``on_dead="hold"``). None: it goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When the consumer that holds it got it. None: nobody holds it, or the queue recorded no history.
-        returned_at: When it last came back to its channel, was brought forward, or came due with a priority. None:
-            nothing of this since it was enqueued or replaced.
+        returned_at: When the message last came back to its channel, was made due early, or came due with a priority.
+            None: nothing of the kind has happened since it was enqueued or replaced.
         max_attempts: The message becomes a dead letter after this many attempts, or sooner by its kind's retry policy.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled and a consumer still holds it.
@@ -707,7 +710,7 @@ class _Page(Sequence[_Item]):
 
 
 class MessagePage(_Page[MessageDetails]):
-    """A sequence of messages, in order; ``next`` is None on the last page. An empty page need not be the last.
+    """A sequence of messages in the order of ``queue.messages``. A page, empty or not, is the last if ``next`` is None.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.messages`
@@ -734,7 +737,7 @@ class Erasure:
         messages: Messages that no consumer held.
         leased: Messages that consumers held; their handlers cannot settle them.
         keys: Keys that were taken for a period.
-        followups: Follow-ups of open groups.
+        followups: Follow-ups of unfinished groups.
         audits: Audit entries that lost the channel and the details. They still say who did what, and when.
         left_over: Messages and dead letters that other transactions had locked meanwhile. If any, erase once more.
         forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
@@ -794,7 +797,7 @@ class TrendPoint:
     Attributes:
         at: When the step begins, in UTC.
         ready: The most messages that were ready at a sample of the step. None: unknown; likewise oldest_wait.
-        oldest_wait: How long the oldest ready message had waited, at the sample of the step at which this was longest.
+        oldest_wait: The longest time for which a message had been ready, at any sample of the step.
         served: Attempts that completed a message. None: unknown; likewise failed.
         failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 

@@ -62,7 +62,7 @@ class CronTiming:
                 yield found
 
     def _by_elapsed_time(self, second: int) -> Iterator[int]:
-        """Yield slots, with a CronSim for each UTC offset, since CronSim errs if the clocks change by half an hour."""
+        # Each UTC offset gets its own CronSim, since one CronSim misses slots if the clocks change by half an hour.
         change: int | None = second + 1
         while change is not None:
             begin, offset = change - 1, self._offset(change)
@@ -141,9 +141,9 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """Return the plan for the slots after *done_until* up to *now*: it runs at most *most* of them.
+    """Return the plan for the slots after *done_until* up to *now*. The plan runs no more than *most* slots.
 
-    Slots on time always run. *catch_up* decides about late slots: "last" runs the newest one if no slot is on time.
+    *catch_up* matters only for late slots: "all" runs them, "skip" none, "last" the newest if no slot is on time.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))

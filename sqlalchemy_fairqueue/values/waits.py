@@ -1,4 +1,4 @@
-"""Finds out from statistics of a queue why its channels wait, and which channels or queues have what they wait for."""
+"""Finds out from statistics why channels of a queue wait, and for which other channels or queues."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def with_waits(
 def _holds(
     queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
 ) -> Iterator[Wait]:
-    """Yield what holds a channel back, the strongest reason first. A limit may still count messages that have ended."""
+    """Yield the reasons that hold a channel back, the strongest first. The reason of a limit may be out of date."""
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
     is_queue_rated = queue_allows_at is not None and _is_later(
@@ -90,7 +90,6 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield roughly how much more a shared limit allows in messages, cost and rate, each with the reason of a wait."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:

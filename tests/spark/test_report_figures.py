@@ -72,7 +72,8 @@ def test_refusals(spark: SparkSession) -> None:
     refused: list[tuple[str, DataFrame, dict[str, Any]]] = [
         ("no attempts of channel 'nobody'", rows, {"tenant": "nobody"}),
         ("no column 'customer' of labels", rows, {"labels": "customer"}),
-        ("both scenarios and replays", rows, lines | {"replays": values.report("small-3").replays}),
+        ("replays, and scenarios", rows, lines | {"replays": values.report("small-3").replays}),
+        ("replays, and scenarios", rows, {"replayed": True, "replays": values.report("small-3").replays}),
         ("the history lacks id, message_id", rows.drop("id", "message_id"), lines),
         ("the history lacks ready_at, outcome", rows.drop("ready_at", "outcome"), {}),
         ("the policies lack weight", rows, {"policies": known.drop("weight")}),

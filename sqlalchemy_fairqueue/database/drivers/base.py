@@ -46,7 +46,8 @@ class NumberedStatement(NamedTuple):
 class Driver(ABC):
     """What the queue needs of a driver. Objects have no state.
 
-    "Driver's connection" means the object of the driver's own package, which SQLAlchemy wraps.
+    "Driver's connection" means the object of the driver's own package, which SQLAlchemy wraps. If such a connection
+    has an event loop, the argument *run* runs a coroutine in that loop, which nobody else may run.
 
     Attributes:
         name: As in ``postgresql+name``.
@@ -94,13 +95,13 @@ class Driver(ABC):
 
         With *commit*, a COMMIT travels with the statements; ask :meth:`can_commit_with` before. Without it, give one
         statement, which the server commits by itself. Each statement has its parameters in order, encoded by
-        :attr:`encoders`. *rows* are as for :meth:`commit_with`, and *as_bytes* is as for :meth:`bytes_results`. Return
-        False if nothing was sent, so that SQLAlchemy has to send it.
+        :attr:`encoders`. *rows* are as for :meth:`commit_with`. With *as_bytes*, bytea columns come as bytes. Return
+        False if nothing was sent, so that SQLAlchemy has to send the statements.
         """
         return False
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
-        """End a driver's connection, whatever its state. By default do nothing, since SQLAlchemy closes it next."""
+        """Do what a driver needs to end a connection in any state; SQLAlchemy closes it next. By default do nothing."""
 
     @abstractmethod
     def fileno(self, connection: Any) -> int:
@@ -112,17 +113,11 @@ class Driver(ABC):
 
     @abstractmethod
     def listener(self, connection: Any, run: RunInLoop) -> Listener:
-        """Return a listener on a driver's connection in AUTOCOMMIT. Use the connection for nothing else from now on.
-
-        *run* runs a coroutine in the event loop of the connection, if it has one; nobody else may run that loop.
-        """
+        """Return a listener on a driver's connection in AUTOCOMMIT. Use the connection for nothing else from now on."""
 
 
 class Listener(ABC):
-    """A connection that listens for notifications, used by one thread.
-
-    Its methods raise an exception, of whatever class, if the connection is broken.
-    """
+    """A connection on which one thread listens. If the connection is broken, methods raise exceptions of any class."""
 
     def listen(self, application_name: str) -> None:
         """Begin to listen. pg_stat_activity shows *application_name*, which must not contain a quote."""
@@ -182,7 +177,7 @@ _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE)
 
 
 class Content(bytes):
-    """A payload as a parameter; logs of an engine with ``echo`` do not show it."""
+    """The content of a message as a parameter. An engine with ``echo`` logs only its length."""
 
     __slots__ = ()
 
@@ -191,7 +186,7 @@ class Content(bytes):
 
 
 class _Contents(str):
-    """Payloads as a parameter; logs do not show them either."""
+    """The contents of several messages as one array literal. An engine with ``echo`` logs only their lengths."""
 
     __slots__ = ()
 

@@ -129,7 +129,10 @@ def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any
 def pipelined(
     pgconn: Any, bounds: Bounds, statements: Sequence[Given], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
-    """Send statements, between the two parts of *bounds*, in one round trip; *answers* receives all their results."""
+    """Send *statements* in one round trip, between BEGIN and COMMIT if *bounds* has them.
+
+    *answers* receives all results, including those of BEGIN and COMMIT. psycopg's ``wait`` must run this generator.
+    """
     before, after = bounds
     pgconn.enter_pipeline_mode()
     try:
@@ -152,9 +155,9 @@ def pipelined(
 
 
 def last_words(pgconn: Any, statements: int) -> list[Any]:
-    """Return the remaining results of this many pipelined statements after the server ended the connection.
+    """Return the results of *statements* pipelined statements that are unread after the server ended the connection.
 
-    One of them says why the server did so. If it arrived together with the end, psycopg itself would not read it.
+    One result says why the server ended the connection. psycopg itself might not read that result.
     """
     # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]
@@ -169,10 +172,11 @@ def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
 
 
 def bounds_of(connection: Any) -> Bounds:
-    """Return what to send before and after statements to commit them together.
+    """Return what to send before and after the statements of one round trip to commit them together.
 
-    Outside of a transaction this is nothing, since statements of one round trip are one transaction. But a connection
-    with settings for its transactions needs the BEGIN that psycopg would send.
+    In an open transaction, COMMIT follows the statements. Otherwise the statements stand between the BEGIN that psycopg
+    would send and COMMIT. If that BEGIN has no options, both are left out, since PostgreSQL makes one transaction of
+    the statements anyway.
     """
     if connection.pgconn.transaction_status != TransactionStatus.IDLE:
         return (), _COMMIT
@@ -193,7 +197,7 @@ def awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
 
 
 def _waited(connection: Connection, driver: Any, answers: Generator[Any, Any, T]) -> T:
-    """Wait as psycopg does, interruptible by signals, Ctrl-C and the cancel of a task; return the result."""
+    """Run *answers* by psycopg's wait, which a signal or the cancel of a task interrupts, and return the result."""
     if connection.dialect.is_async:
         return awaited_on(connection, _awaited(driver, answers))
     with driver.lock:
@@ -212,7 +216,7 @@ def _done(connection: Connection, answer: Any) -> Any:
 
 
 class Psycopg(LibpqDriver):
-    """psycopg 3. It listens by libpq itself, whether the connection was made for threads or for asyncio."""
+    """The driver psycopg 3. Its listeners call libpq directly, for sync and async connections alike."""
 
     name = "psycopg"
     passes_sqlalchemy = True
@@ -261,7 +265,7 @@ class Psycopg(LibpqDriver):
             except psycopg.Error as error:
                 # Raised below, unless the server gave a reason of its own.
                 failure = error
-                answers += last_words(pgconn, len(ready))
+                answers += last_words(pgconn, len(before) + len(ready) + len(after))
                 if pgconn.pipeline_status != PipelineStatus.OFF:
                     # A connection that cannot leave pipeline mode is closed, as in _commit_with.
                     _done(connection, driver.close())
@@ -357,7 +361,6 @@ class _Pipeline:
         return [cursor for cursor in self._cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:
-        """Keep the first error. Only an error that is not psycopg's, such as an interrupt of the wait, replaces it."""
         if self.failure is None or not isinstance(error, psycopg.Error):
             self.failure = error
 
@@ -422,7 +425,7 @@ class _Pipeline:
 
 
 async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]) -> None:
-    """Send statements and COMMIT. On a sync connection nothing is awaited, since each call itself waits."""
+    """Send *statements* and COMMIT, and append their rows to *rows*. On a sync connection, block and never suspend."""
     driver = pipeline.driver
     try:
         with pipeline.watched():

@@ -60,9 +60,9 @@ class Trace(NamedTuple):
         channels: Names of the channels, in the order of their ids.
         messages: A record array of Message.
         attempts: A record array of Attempt.
-        arrivals: The numbers of the messages, in the order in which they arrive.
+        arrivals: The indexes of the messages in *messages*, in the order in which the messages arrive.
         begin: When the first attempt began; the simulator's workers begin then.
-        channel_of: The channel number of each attempt.
+        channel_of: For each attempt, the index of its channel in *channels*.
         ready: When each attempt became ready. *started* is never before it, and *finished* never before *started*.
     """
 
@@ -162,18 +162,18 @@ class Capacity:
 def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity:
     """Estimate how many messages the workers of a history handle at once while they have enough to do.
 
-    The estimate is the mean number of leased messages, weighted by time, over all stretches of backlog. A stretch of
-    backlog is a time in which at least as many messages wait as were ever leased at once. If fewer messages wait,
-    workers may be idle because a dequeue takes a while. By Little's law (J. D. C. Little, A proof for the queuing
-    formula L = lambda W, 1961), the mean number divided by the mean duration is how many messages ended a second.
+    A stretch of backlog is a time in which *most* or more messages wait; *most* is the greatest number of messages that
+    were leased at once. If fewer wait, workers may be idle because a dequeue takes a while. The estimate is the mean
+    number of leased messages, weighted by time, over all stretches. By Little's law (J. D. C. Little, A proof for the
+    queuing formula L = lambda W, 1961), this number divided by the mean duration is how many messages ended a second.
 
     - Attempts that expired or were released do not count. Their worker was killed, or gave back what it had prefetched.
     - A message counts from its lease on, even in a prefetch buffer, since its duration is counted from its lease, too.
-    - A stretch does not count if fewer attempts end in it than were ever leased at once: it may be a burst's beginning.
+    - A stretch does not count if fewer than *most* attempts end in it: it may be the beginning of a burst.
     - Waiting messages of a channel with a rate, or at its ``max_concurrency``, do not count: that may be why they wait.
 
-    Without such a stretch the history shows no shortage of workers, and the estimate is the most messages that were
-    leased at once. *policies* are the recorded ones by channel; a channel without a policy has no limits.
+    Without such a stretch the history shows no shortage of workers, and the estimate is *most*. *policies* are the
+    recorded policies by channel; a channel without a policy has no limits.
     """
     ready, started, finished = trace.ready, trace.started, trace.finished
     handled = (trace.attempts["unhandled"] == 0).astype(np.int64)
@@ -204,7 +204,6 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
 
 
 def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDArray[np.bool_]:
-    """Return the backlogged spans that belong to stretches in which at least *least* attempts end."""
     begins = backlogged & ~np.append(False, backlogged[:-1])
     number = np.cumsum(begins) - 1
     if not begins.any():
@@ -217,7 +216,6 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Return the changes of the number of waiting messages at *times*, as :func:`capacity_of` counts these messages."""
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)
@@ -290,8 +288,8 @@ def simulated_attempts(
     """Return the attempts of a trace under a scenario, as a record array.
 
     Args:
-        workers: Messages handled at once. None: the scenario's number, or else the capacity of the trace. 3.6 workers
-            are four that pause after their messages for a ninth (4 / 3.6 - 1) of the time that the messages took.
+        workers: Messages handled at once. None: the scenario's number, else the trace's capacity. 3.6 workers are
+            simulated as four, each of which pauses after its messages for 1/9 (4 / 3.6 - 1) of the time that they took.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
     count = len(trace.messages)
@@ -340,7 +338,6 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """Set the costs if *scenario* is fair by cost, or the durations that workers report if it is fair by seconds."""
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
     elif scenario.fair_by == "seconds":

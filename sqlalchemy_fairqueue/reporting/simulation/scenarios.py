@@ -44,13 +44,13 @@ class Scenario:
     Attributes:
         discipline: "fair": channels take turns, by weight, as in a dequeue. "fifo": messages are delivered in the order
             of their due times, those with a priority first, whatever their channels.
-        fair_by: What channels share equally. "messages", the default of queues; "cost", the recorded cost, as if it had
-            been declared at the enqueue; "seconds", the recorded durations, charged as a queue and its workers do:
-            first by the channel's mean, then each second while a handler runs, and exactly at the end.
+        fair_by: What channels share equally. "messages": the default of queues. "cost": the recorded cost, as if it had
+            been declared at the enqueue. "seconds": the recorded durations. As in a queue, a message is charged by an
+            estimate at its dequeue, by more each second while its handler runs, and exactly at its end.
         workers: Messages handled at once by all workers; may be a fraction. Default: the capacity that the history
-            shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the recorded workers
-            prefetch, the capacity also counts messages in their buffers. Then do not give a number of handlers: for
-            half as many workers, give half of the capacity that the report's page shows.
+            shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. The capacity also counts
+            prefetched messages, so it may be greater than the number of handlers. To replay half as many workers, give
+            half of the capacity that the report's page shows, not half of the number of handlers.
         batch: The most messages that a worker dequeues at once; it handles them one after another. More than one shows
             how prefetching affects fairness.
         max_concurrency: The limit of the queue. None: no limit.
@@ -113,7 +113,7 @@ class Scenario:
         return ", ".join(found)
 
     def policies_of(self, channels: Sequence[str]) -> list[tuple[ChannelPolicy, list[int]]]:
-        """Return the policies that apply, each with the numbers of its channels."""
+        """Return the policies that apply, each with the indexes in *channels* of the channels that have it."""
         patterns = [
             (re.compile(translate(name)), policy) for name, policy in self.policies.items() if _PATTERN.search(name)
         ]

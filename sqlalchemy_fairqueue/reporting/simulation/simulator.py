@@ -1,9 +1,9 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
-Every comparison is that of the SQL, so both deliver the same messages in the same order;
-tests/reporting/simulation/test_replay_order.py shows it. Some rules of the SQL are left out: ordering keys, pauses,
-shared limits, the queue's own rate, quotas in cost, the aging of priorities, and that a retry after a delay keeps the
-priority. The rules for channels that a transaction keeps locked are left out, too, since calls take no time here.
+These rules of the SQL are left out: ordering keys, pauses, shared limits, the queue's own rate, quotas in cost, the
+aging of priorities, and that a retry after a delay keeps the priority. Calls take no time, so no channel is locked.
+Where only the other rules matter, the simulator delivers the same messages in the same order as the SQL, since it
+compares the same keys; tests/reporting/simulation/test_replay_order.py shows this.
 
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log messages + log workers).
 In a queue that is fair by seconds, each simulated second also costs O(workers).
@@ -125,13 +125,11 @@ def _head(dispatcher: Dispatcher, channel: Channel) -> int:
 
 @compilable
 def _allowed_at(channel: Channel) -> int:
-    """Return when the channel's rate allows a message, at the earliest."""
     return channel.rate_at - (channel.rate_burst - 1) * channel.rate_interval
 
 
 @compilable
 def _allowed_number(channel: Channel, now: int) -> int:
-    """Return how many messages the channel's rate allows at once."""
     ahead = channel.rate_burst * channel.rate_interval - max(channel.rate_at - now, 0)
     return ahead // channel.rate_interval
 
@@ -144,7 +142,6 @@ def _draw(channel: Channel, taken: int, now: int) -> None:
 
 @compilable
 def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
-    """Return when a channel's first message is due and the channel's rate allows it."""
     due = dispatcher.messages[_head(dispatcher, channel)].sort_key
     return max(due, _allowed_at(channel)) if channel.rate_interval > 0 else due
 
@@ -210,7 +207,6 @@ def _note(channel: Channel, costs: CostState, number: int) -> None:
 
 @compilable
 def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
-    """Return the least start tag of the ready channels; if none is ready, the greatest tag (fq_greatest_tag)."""
     if dispatcher.ready_heap[0] > 0:
         return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
     if costs.tag_heap[0] > 0:
@@ -268,7 +264,6 @@ def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _mean_cost(mean: int, took: int, count: int) -> int:
-    """Return the moving average of a channel's times, after *count* messages took *took* together (fq_mean_cost)."""
     if count == 0:
         return mean
     average = min((2 * took + count) // (2 * count), _MOST_COST)
@@ -279,7 +274,6 @@ def _mean_cost(mean: int, took: int, count: int) -> int:
 
 @compilable
 def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
-    """Put a channel into the ready or the waiting heap; into neither if it has no messages or its limit stops it."""
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
@@ -312,7 +306,6 @@ def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_t
 
 @compilable
 def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: int) -> None:
-    """Move waiting channels whose time has come into the ready order, or on to a later time (fq_move_due)."""
     channels, waiting_heap = dispatcher.channels, costs.waiting_heap
     while waiting_heap[0] > 0 and channels[waiting_heap[1]].sort_key <= now:
         number = _pop(waiting_heap, channels)
@@ -328,7 +321,7 @@ def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: 
 
 @compilable
 def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: int) -> int:
-    """Move up to *width* channels from the ready order to the heap that a batch takes from. Return how many."""
+    """Move up to *width* channels from the ready order to the heap from which the dequeue takes. Return how many."""
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     found = 0
     while found < width and dispatcher.ready_heap[0] > 0:
@@ -360,7 +353,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 ) -> int:
     """Put at most *limit* messages into *assigned* from *end* on, and return how many (fq_cut_batch).
 
-    At most *depth* of these messages are of one channel, and none has a start tag above *bound*.
+    A channel gives at most *depth* messages, and none while its start tag, which each message moves, is above *bound*.
     """
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
@@ -452,7 +445,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[Attempt], done: int, now: int) -> None:
-    """End an attempt: free the slot that it held, and hear of the next attempt at the message if there is one."""
+    """End an attempt: free its slot and, if its message has another attempt, put the message back into the channel."""
     message = dispatcher.messages[done]
     attempt = attempts[message.attempt]
     attempt.finished = now
@@ -517,7 +510,6 @@ def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt]
 
 @compilable
 def _slot(pool: WorkerPool, number: int) -> int:
-    """Return where the messages of a worker, or of an attempt that occupies no worker, begin in ``pool.assigned``."""
     if number < pool.size:
         return number * pool.batch
     return pool.size * pool.batch + number - pool.size
@@ -527,9 +519,9 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record that worker *number* dequeued *count* messages, before which *delivered* messages were delivered in all.
+    """Record that worker *number* dequeued *count* messages; all workers together dequeued *delivered* before.
 
-    Return how many of the *count* messages the worker handles: those whose attempts occupy a worker.
+    Return how many of the *count* messages the worker handles: all except those whose attempt expired or was released.
     """
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
@@ -558,7 +550,10 @@ def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 def _proceed(
     dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> tuple[int, int]:
-    """End the message or pause that ends next. Return 1 for a message, else 0, and the worker now idle, or -1."""
+    """Handle the next end of an attempt or of a worker's pause.
+
+    Return 1 for an attempt, 0 for a pause; and the number of the worker that is idle now, or -1 if none is.
+    """
     number = pool.heap[1]
     worker = pool.workers[number]
     ended = 0

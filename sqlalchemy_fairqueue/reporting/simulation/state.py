@@ -35,10 +35,11 @@ class Channel:
         rate_interval: The average time between two messages; zero: no rate.
         leased: Messages that consumers have leased.
         rate_at: When its rate allows the full burst again.
-        sort_key: Below zero: its start tag, since it is ready. Zero or above: when it may be ready. NEVER: no message.
-            With first come, first served: its first message's sort key or, if later, when its rate allows the message.
+        sort_key: If it is ready, its start tag, which is below zero. If it waits, the time when it may be ready, at
+            least zero. If it has no messages, NEVER. With first come, first served: its first message's sort key or, if
+            later, when its rate allows the message.
         offset: Where the heap of its messages begins.
-        tag: The start tag of its next message; NEVER: none yet.
+        tag: Its start tag; NEVER: it has none yet.
         tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: credit for excess charges.
         is_noted: 1 if the next dequeue hears of it.
         freed: Messages that ended since it was last heard of.
@@ -167,7 +168,7 @@ class CostState(NamedTuple):
 
     Attributes:
         waiting_heap: The channels that will be ready later.
-        merge_heap: The channels that a batch takes messages from.
+        merge_heap: The channels from which the dequeue takes messages.
         noted: The channels that the next dequeue hears of: their number, then the channels.
         greatest_tag: The greatest start tag so far; not updated with ``fair_by="seconds"``.
         tags: The start tags of the channels with ``fair_by="seconds"``; *tag_heap* is a heap of them.
@@ -187,10 +188,10 @@ class WorkerPool(NamedTuple):
     """The workers of a simulation, and what they have leased.
 
     Attributes:
-        workers: All *size* workers, and after them an entry for each attempt that occupies no worker.
+        workers: First *size* workers; then further entries, which stand for attempts that occupy no worker.
         heap: The busy entries, by the end of their present message or pause.
-        spare: The unused entries after the workers: their number, then the entries.
-        assigned: The leased messages: *batch* places for each worker, then one place for each entry after the workers.
+        spare: The further entries that stand for no attempt now: their number, then the entries.
+        assigned: The leased messages: *batch* places for each worker, then one place for each further entry.
         batch: Equal to *requested*, or to the number of all messages if they are fewer.
         requested: For how many messages a dequeue asks.
         pause: Microseconds of pause for each second of service.

@@ -100,7 +100,6 @@ class PgOutput:
 
 
 def _text(message: bytes, start: int) -> tuple[str, int]:
-    """Return the text that ends with a zero byte, and where the next field begins."""
     end = message.index(0, start)
     return message[start:end].decode(), end + 1
 
@@ -191,7 +190,7 @@ class _Transaction:
 
 
 def _end(table: str, columns: Row) -> Row:
-    """Return the columns that tell how a message ended. *columns* is the row that its end inserted into *table*."""
+    """Return columns of ``changes`` for a message that ended. *columns* is the message's new row in *table*."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
     else:

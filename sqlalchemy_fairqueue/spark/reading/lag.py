@@ -37,7 +37,7 @@ class HistoryLag:
     Attributes:
         rows: Readable rows after the offset.
         held_rows: Committed rows after the offset that must wait for an older transaction.
-        seconds: The age of the first unread row, or 0.
+        seconds: The age of the first row after the offset, readable or held; 0 if there is no such row.
         held_seconds: The age of the cluster's oldest open transaction that has written anything, or 0.
         held_by: The process id of this transaction in ``pg_stat_activity``, or None.
         latest: The offset at the end of what is readable now.
@@ -109,7 +109,7 @@ class StreamLag:
     """The lag that a stream of the history had when a micro-batch was planned. Spark reports it after the micro-batch.
 
     *read* is how many rows the batch read; *query* is the query's name, or its id. *rows* and the fields after it are
-    as in :class:`HistoryLag`, but with 0 instead of None.
+    as in :class:`HistoryLag`. But seconds are whole numbers, and *held_by* is 0 instead of None.
     """
 
     query: str

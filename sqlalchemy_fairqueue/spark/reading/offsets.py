@@ -2,8 +2,8 @@
 
 A position is ``(recorded_xid, id)``: the transaction that recorded an attempt, and the attempt's id. Ids commit out of
 order, so a reader that continued after the last id would lose rows. Below the oldest open transaction
-(``pg_snapshot_xmin``) no more rows are added, so positions there are final. A stream of changes has a position (LSN) in
-the WAL instead.
+(``pg_snapshot_xmin``) no more rows are added, so positions there are final. The stream of the table ``changes``
+is read from the WAL. So its offsets have a position in the WAL (LSN) instead.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def _origin_of(words: Mapping[str, Any]) -> Origin:
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
-    """Parse an offset in a JSON text, or raise BadOption, which names *source*.
+    """Return the offset in a JSON text; raise BadOption if the text is no offset.
 
-    *instead* names other values that an option takes, for the error: ``"earliest, latest, or "``.
+    For the error, *source* tells where the text is from, and *instead* names other values: ``"earliest, latest, or "``.
     """
     try:
         words = json.loads(text)
@@ -131,7 +131,7 @@ class OriginChanged(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The history in one snapshot: *xmin* is the oldest open transaction, *xmax* the first that has not begun."""
+    """The origin of the history, and a snapshot. Transactions below *xmin* have ended, and none from *xmax* on has."""
 
     origin: Origin
     snapshot: str
@@ -140,7 +140,7 @@ class Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Call :func:`refuse_origin` for the offset's origin, and raise OriginChanged if the offset is ahead of *found*."""
+    """Raise OriginChanged if an offset is ahead of *found*, or of an origin that :func:`refuse_origin` refuses."""
     refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(
@@ -152,7 +152,10 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged with *position* if origin *offset* differs from *found*, unless *accepted* names *found*."""
+    """Raise OriginChanged if the origin of an offset (*offset*) is not the origin of the database's history (*found*).
+
+    If *accepted* is the text of *found*, raise nothing. The error quotes *position*.
+    """
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

@@ -98,7 +98,7 @@ def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
 
 
 def position_range(condition: Condition, after: Position, upto: Position) -> Condition:
-    """Add a range of positions to a condition: after one position, up to another, inclusive."""
+    """Restrict a condition to rows at positions beyond *after*, up to and including *upto*."""
     return condition.also(
         "(h.recorded_xid, h.id) > (%(after_xid)s::text::xid8, %(after_id)s)"
         " and (h.recorded_xid, h.id) <= (%(upto_xid)s::text::xid8, %(upto_id)s)",
@@ -124,10 +124,9 @@ _MAX_TASKS = 16
 
 
 def split(condition: Condition, key: str, low: int, high: int, count: int) -> list[Condition]:
-    """Split a condition into at most *count* parts, each for a range of keys.
+    """Split a condition into at most *count* parts, each for a range of *key*, an SQL expression.
 
-    The ranges divide *low* to *high* about equally. The first range also has all keys below *low*, and the last one all
-    keys above *high*. The key is an expression; ``h.recorded_xid`` is compared as xid8, others as numbers.
+    The ranges divide *low* to *high* about equally. The first also has all lower keys, and the last all higher keys.
     """
     width = max(high - low + 1, 1)
     count = max(1, min(count, width))
@@ -167,7 +166,7 @@ def first_and_last(connection: psycopg.Connection, schema: str, condition: Condi
 
 
 def rows_after(connection: psycopg.Connection, schema: str, after: Position, xmin: int, most: int) -> int:
-    """Return the number of rows after a position and below a transaction, counted up to *most*."""
+    """Count the rows after a position that transactions below *xmin* recorded. Stop the count at *most*."""
     values = {"xid": str(after.xid), "id": after.id, "xmin": str(xmin), "most": most}
     [(count,)] = query(connection, "rows_after", values, schema=schema)
     return int(count)
@@ -198,7 +197,7 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
 
 
 def note_loss(options: ReadOptions, lost: str, otherwise: str) -> None:
-    """Raise DataLoss or warn, as the options say. *lost* says what was lost, *otherwise* how to prevent more losses."""
+    """Raise DataLoss or warn, as the options say. *lost* says what was lost; *otherwise* says how to lose no more."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and {otherwise}"

@@ -68,7 +68,7 @@ _DAY = 86_400_000_000
 
 @dataclass
 class TablePartition(InputPartition):
-    """The rows that one task reads. If *after* is given, the task checks that no rows after this offset were pruned."""
+    """The rows that a task reads, for a stream if *is_batch*. The task checks that no row beyond *after* was pruned."""
 
     condition: Condition
     after: Offset | None = None
@@ -169,7 +169,7 @@ if TYPE_CHECKING or LIMITS_ARE_KNOWN:
 else:
 
     class AvailableNow:
-        """Stand-in for a class that this PySpark lacks."""
+        """Stand-in for the classes of ``pyspark.sql.streaming.datasource``, which PySpark 4.1 lacks."""
 
     ReadAllAvailable = ReadMaxRows = AvailableNow
 

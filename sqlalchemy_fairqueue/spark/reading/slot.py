@@ -1,8 +1,8 @@
 """Reads and moves the replication slot of a stream of changes.
 
 Reads peek: they do not move the slot, and can be repeated. Only :func:`advance` moves it. Positions (LSN) are whole
-numbers here. A read may end only at the end of a WAL record: at the end of a commit, or where the server inserts next.
-If the slot were moved into the middle of a commit record, the server would never send that transaction again.
+numbers here. A read may end only at the end of a commit record, or of the last record in the WAL. If the slot were
+moved into the middle of a commit record, the server would never send that transaction again.
 """
 
 from __future__ import annotations
@@ -268,7 +268,6 @@ def _publications(slot: str) -> tuple[str, str]:
 
 
 def _statements(slot: str, schema: str, made: Collection[str] = ()) -> str:
-    """Return the statements that make a slot and its publications, except the publications in *made*."""
     *publications, last = changes_setup(slot, schema)
     missing = [one for name, one in zip(_publications(slot), publications, strict=True) if name not in made]
     return "; ".join([*missing, last])

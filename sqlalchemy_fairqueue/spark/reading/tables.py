@@ -50,8 +50,8 @@ class Column:
     Attributes:
         sql: The expression of the column; empty in the table of changes, which is read from the WAL.
         nullable: Whether the column may be null. If so, a user's schema that forbids nulls raises BadFrame.
-        since: The name of the base column of an instant. The base column is never null. If the base column is read too,
-            the server sends the time since the base instead of the instant.
+        since: The name of another column of instants, which is never null. If both columns are read, the server sends
+            the difference between their instants instead of this column's instant.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Table:
     Attributes:
         source: The table in the from clause; ``{schema}`` is the quoted schema. *joins* is the rest of the clause.
         key: The expression by whose value rows are split among tasks.
-        queue: The expression of the queue's name; *channel* is that of the channel's name.
+        queue: The expression of the queue's name; *channel* is the expression of the channel's name.
     """
 
     name: str
@@ -196,7 +196,7 @@ def table_named(name: str) -> Table:
 
 
 def frame_schema(table: Table, names: Sequence[str]) -> StructType:
-    """Return the columns of these names, or all, as Spark types; raise BadOption for unknown and repeated names."""
+    """Return Spark's schema of columns *names* (empty: all columns); raise BadOption for a wrong or repeated name."""
     known = {column.name: column for column in table.columns}
     for name in names:
         if name not in known:
@@ -207,7 +207,7 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
 
 
 def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
-    """Return the columns of a frame's schema, which may be the user's; raise BadFrame if the table does not fit it."""
+    """Return the table's columns that a frame's schema names; raise BadFrame if the schema does not fit the table."""
     known = {column.name: column for column in table.columns}
     for field in schema.fields:
         column = known.get(field.name)
@@ -255,7 +255,6 @@ def _expression(column: Column, base: Column | None) -> str:
 
 
 def _base(column: Column, columns: Sequence[Column]) -> Column | None:
-    """Return the column that ``column.since`` names, if it is read too."""
     return next((one for one in columns if one.name == column.since), None)
 
 

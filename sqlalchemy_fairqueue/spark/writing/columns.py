@@ -1,8 +1,8 @@
 """Converts columns of a frame to columns of the staging table. The driver checks the types, and tasks check the values.
 
-Headers and payloads are encoded as JSON, byte for byte as ``JsonCodec`` does, unless they are binary or JSON already. A
-whole column is encoded at a time, since a call for each value would be slow. Only lists, maps, fractions and texts with
-characters to escape are encoded value by value. This module must not open connections.
+Headers and payloads are encoded as JSON, byte for byte as ``JsonCodec`` does, unless they are binary or JSON already.
+Most types are encoded a column at a time, since a call for each value would be slow. Values that are lists, maps,
+floats, or texts with characters to escape are encoded one by one. This module must not open connections.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Arra
 
 
 def checked_json(values: pa.Array, problems: Problems, *, objects: bool = False) -> pa.Array:
-    """Return JSON texts, null as ``null``. Note in *problems* what jsonb refuses and, with *objects*, non-objects."""
+    """Return the JSON texts *values*, null as ``null``. Note in *problems* bad texts and, if *objects*, non-objects."""
 
     def check(text: str) -> str:
         document = _CODEC.decode(text.encode())
@@ -194,7 +194,10 @@ _GROUP = "^[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a frame, by their names in lower case, and their conversion to columns of the stage."""
+    """The columns of a frame, and their conversion to columns of the stage.
+
+    *indexes* has each column's place by its name in lower case. *kind* and *max_attempts* are for rows that have none.
+    """
 
     indexes: dict[str, int]
     kind: str
@@ -207,7 +210,7 @@ class Columns:
         return (*(_STAGED.get(name, name) for name in self.indexes), *self._constants())
 
     def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:
-        """Return the rows, including bad ones, as columns in the order of ``staged``, and the problems."""
+        """Return an array for each column in ``self.staged``, with all rows of the batch; and problems of bad rows."""
         batch, problems = _without_broken_texts(batch)
         given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]
@@ -313,7 +316,6 @@ def _check_json_type(kind: types.DataType, path: str) -> None:
 
 
 def _wrong(wrong: pa.Array) -> list[int]:
-    """Return the indexes of wrong rows; null is not wrong."""
     found: list[int] = pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist()
     return found
 

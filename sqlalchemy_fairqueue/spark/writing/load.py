@@ -57,8 +57,8 @@ class LoadResult:
     """The result of a load.
 
     Attributes:
-        merged: Whether this run enqueued the load. If not, the counts are those of an earlier run, or of an earlier try
-            of this run that committed and then lost its connection.
+        merged: Whether the last try of this run enqueued the load. If not, the load was enqueued before: by another
+            run, or by an earlier try, which lost its connection. The counts are those of the successful run or try.
         messages: Good rows of the frame.
         duplicates: Skipped rows whose key another message or row had.
         dropped: Rows for full channels that drop messages.
@@ -227,7 +227,7 @@ class Load:
         return LoadResult(self.job_id, *merged)
 
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
-        """Drop the stages of this run, and delete its unpublished rejects, after success and failure alike."""
+        """Drop this run's stage and the stages in the reports *staged*, and delete their unpublished rejects."""
         for stage in {self.stage, *(one.stage for one in staged if one is not None)}:
             if stage is not None:
                 drop_stage(self.options, stage)
@@ -340,7 +340,7 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
     """Begin a run and create its stage. If *stream* is False and the load was committed before, create no stage.
 
     Raises:
-        BadOption: Rejected rows cannot be written to the path.
+        BadOption: The option *rejects_path* is a URI that pyarrow cannot use.
         PipelineError, SchemaMismatch: The server is unreachable, or has no usable installation.
     """
     if options.rejects_path is not None:
