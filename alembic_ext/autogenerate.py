@@ -147,7 +147,7 @@ class _Comparison:
         """Insert our operations, and remove the changes that they replace.
 
         Repairs and upgrades come first. An installation comes where Alembic would create the first of its tables. The
-        user's additions to tables that Alembic would create come after all other changes of tables, and grants last.
+        user's additions to tables that our operations create come after all other changes of tables. Grants come last.
         """
         gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
@@ -201,12 +201,12 @@ class _Comparison:
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
-        """Return the changes of a table that stay in the migration; all stay if it is the user's table.
+        """Return the changes of a table that stay in the migration. All changes of the user's own tables stay.
 
-        In our tables, changes to the user's own columns, constraints and indexes stay. If the library does not know the
-        installed version, only additions of the user's own objects stay. A change to one of our objects stays only if
-        the object in the database differs from the installed version. If the object is right, and only the model is
-        newer, an upgrade makes the change. Nothing stays for a table in *gone*: its creation or drop was taken out.
+        In our tables, changes to the user's columns, constraints and indexes stay. If the library does not know the
+        installed version, only additions of the user's objects stay. A change to one of our objects stays only if the
+        object in the database differs from the installed version. If only the model is newer, an upgrade makes the
+        change. No change stays for a table in *gone*, whose creation or drop was taken out.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -262,7 +262,6 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return True for what a repair mends: functions, our triggers, the schema of stages, and rights that were lost."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")

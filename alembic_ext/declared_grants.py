@@ -39,9 +39,10 @@ def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str
 def grant_changes(
     connection: Connection, schema: str | None, given: str | None, wanted: Collection[RoleGrant], version: int | None
 ) -> list[MigrateOperation]:
-    """Return the operations that change the grants in a schema to *wanted*.
+    """Return the operations that change the grants in *schema* to *wanted*.
 
-    *schema* is the schema's name in the database, *given* the declared name; *version* is None if nothing is installed.
+    *schema* is the schema's name in the database; None if the connection has no default schema. *given* is the declared
+    name; None for the default schema. *version* is None if nothing is installed.
     """
     have = {} if version is None or schema is None else {(one.role, one.kind): one for one in _read(connection, schema)}
     made: list[MigrateOperation] = []

@@ -231,8 +231,8 @@ class RepairFairqueueOp(_InstallationOp):
 
         Missing functions are created, and changed functions are replaced. Functions that have one of our names but
         other arguments are dropped. Missing, changed or disabled triggers, and a missing schema of stages, are created
-        again. Columns, indexes and constraints stay. Privileges stay too, except that afterwards PUBLIC may use the
-        schema of stages but not our functions, and roles may again execute the functions of their grants.
+        again. Columns, indexes and constraints stay. Afterwards PUBLIC may use the schema of stages, but not execute
+        our functions. Roles may again execute the functions of their grants. Other privileges stay.
 
         Args:
             schema: The schema of the installation, by default the connection's default schema.

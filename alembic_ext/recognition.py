@@ -1,7 +1,7 @@
 """Recognises fairqueue's tables in the user's metadata, among Alembic's operations, and in the database.
 
-A table's name is not enough, since the user may have a table of that name: its columns must match too, or its schema
-must hold an installation. Only a staging table of a load is recognised by its own name and its schema's name.
+A table's name is not enough, since the user may have a table of that name. The columns must match too, or the schema
+must hold an installation. The exception is a staging table of a load: its name and its schema's name are enough.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Installation:
     """The objects of fairqueue in a schema of the database.
 
     Attributes:
-        version: The installed version, or None. If ``fq_version()`` is missing, the version that the objects resemble.
+        version: None if nothing is installed. Without ``fq_version()``, the version that the objects resemble most.
         partitions: Maps the name of each partition to the name of its table.
     """
 
@@ -83,7 +83,7 @@ class Installation:
         return self.version is not None and self.version > latest_version()
 
     def holds(self, table: str, columns: Collection[str]) -> bool:
-        """Return whether an existing table belongs to fairqueue, even if somebody has changed its columns."""
+        """Return whether a table is ours: by its name if the schema has an installation, else by name and *columns*."""
         table = self.partitions.get(table, table)
         if self.newer:
             return table.startswith("fq_")
@@ -94,7 +94,7 @@ class Installation:
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Return names of columns and constraints of *table*, and of all indexes, whose drift is one of *states*."""
+        """Return which columns and constraints of *table*, and which indexes of any table, are in one of *states*."""
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]

@@ -31,7 +31,7 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis. ``moment(begin, None)`` labels *begin*; ``moment(instant, begin)`` may return a shorter label."""
+    """The time axis. ``moment(instant, begin)`` labels an instant, and may omit the day if *begin* has the same day."""
 
     begin: datetime
     end: datetime
@@ -47,9 +47,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing: its title for screen readers, and its lines, ticks (by height) and times (in percent) with labels.
+    """A drawing with a title for screen readers. A tick is a height, a time a percent of the width; each has a label.
 
-    Each line is a label and its runs of points: a missing value ends a run.
+    Each line is a label and its runs. A run is a text of points, ``x,y x,y``; a missing value ends the run.
     """
 
     title: str

@@ -101,11 +101,11 @@ class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key of an enqueue, and the new message was not added.
 
     An enqueue with ``on_duplicate="raise"`` raises this. On a connection the transaction stays usable. If a session's
-    commit raises this, roll back. ``message_id`` holds the key; if the key has a period, that message may have ended.
+    commit raises this, roll back. ``message_id`` is the other message, which may have ended if the key has a period.
 
     A session sends its enqueues before its cancels. So if it cancels a message and then enqueues another under the same
-    key, the key is still taken, and after the cancel no message would be left. The commit then raises this whatever
-    ``on_duplicate`` is, and ``cancelled`` is True. A "replace" that takes the key from a leased message raises nothing.
+    key, the key is still taken. Then the commit raises this with any ``on_duplicate``, and ``cancelled`` is True. There
+    is one exception: if the cancelled message is leased, an enqueue with "replace" takes the key from it.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -289,7 +289,7 @@ class LeaseLost(FairQueueError):
     Attributes:
         message_ids: The lost messages, ascending.
         lease_id: The lease of the first of these messages.
-        expired_at: When that lease ended, as far as the delivery knew.
+        expired_at: When that lease was to end, by the caller's Delivery object, which does not know of extensions.
         holder: The consumer that holds the first of these messages now, or None.
 
     Example:
@@ -347,7 +347,7 @@ class HandlerCrashed(FairQueueError):
     ``exitcode`` is the exit status, or the negative number of the signal that killed the process; None if unknown.
 
     Example:
-        >>> print(HandlerCrashed(17, "parse", exitcode=-9))  # as the last error of the message says it
+        >>> print(HandlerCrashed(17, "parse", exitcode=-9))
         the process of the handler of message 17, kind 'parse', was killed by signal 9 (SIGKILL) before the handler ...
     """
 
@@ -549,7 +549,9 @@ class ResultNotKept(ResultError):
 
 @dataclass(eq=False, repr=False)
 class UnknownMessage(ResultError):
-    """The message whose result was asked for was never in this queue, or is not known to be in the given channel.
+    """The message whose result was asked for was never in this queue, or is in another channel than the given one.
+
+    If nothing is kept of a message, its channel is unknown. Then a call that gives a channel raises this too.
 
     Example:
         >>> queue.result(engine, 1_000_000)
@@ -564,7 +566,7 @@ class UnknownMessage(ResultError):
 
 
 def refuse_migration(error: DBAPIError, doing: str) -> NoReturn:
-    """Raise IsolationError or SchemaMismatch if *error* is the refusal of a migration; otherwise raise *error*."""
+    """Raise *error*; if the database refused the operation *doing*, raise IsolationError or SchemaMismatch instead."""
     original = error.orig
     code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)

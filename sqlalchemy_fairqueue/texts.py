@@ -30,7 +30,7 @@ def library_version() -> str | None:
 def said(error: BaseException, most: int = _MOST) -> str:
     """Return the text of an exception on one line, cut after *most* characters. This function never raises.
 
-    The SQL, parameters and details that follow a server's message are left out, even if another exception quotes them.
+    The SQL, parameters and details after a server's message are left out, also if *error* only quotes a database error.
     """
     if isinstance(error, StatementError) and error.orig is not None:
         error = error.orig

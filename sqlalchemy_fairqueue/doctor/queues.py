@@ -233,7 +233,7 @@ def check_kinds(context: CheckContext) -> Iterator[Finding]:
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (
-            (row.died, "died in the last hour"), (row.tried, f"failed {AGAIN} times"),
+            (row.died, "died in the last hour"), (row.tried, f"failed {AGAIN} times or more"),
             (row.returned, f"given back {AGAIN} times or more, as by workers without a handler for the kind"),
         )  # fmt: skip
         words = ", ".join(f"{count:,} {fact}" for count, fact in facts if count)

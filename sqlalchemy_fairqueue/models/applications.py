@@ -47,8 +47,9 @@ class QueueConfigMixin(PausableMixin, columns.fq_queue):
 
     ``defaults`` is the policy of new channels, by the column names of :class:`ChannelStateMixin`. If it is None, a new
     channel gets the defaults of the ``Queue`` object that creates it. The durations in ``defaults`` and in
-    ``dead_letter_retention_by_kind`` are microseconds. ``plans`` is true if the queue has or had plans. ``state`` is
-    None until the first delivery or limit. :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the other columns.
+    ``dead_letter_retention_by_kind`` are microseconds. ``plans`` is true if the queue has or had plans. ``state``, the
+    dispatch row, is None until the queue delivers a message or is given a limit.
+    :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the other columns.
 
     Example:
         >>> queue.configure(engine, max_concurrency=20)
@@ -133,11 +134,11 @@ class MessageMixin(ContentMixin, columns.fq_message):
     """A message, from enqueue to completion.
 
     ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
-    since 1970. For a due message with a ``priority`` it is the negative of the priority or, if priorities age in the
-    channel, an earlier time. The greatest bigint means that the message waits for others of its ``ordering_key``.
-    ``returned_at`` is when the message last went back to the channel, was brought forward or was promoted.
-    ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the key
-    begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. If the queue has
+    since 1970. For a due message with a ``priority`` it is the negative of the priority. If priorities age in the
+    channel, it is instead a time before the due time. The greatest bigint means that the message waits for others of
+    its ``ordering_key``. ``returned_at`` is when the message last went back to the channel, was brought forward or was
+    promoted. ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the
+    key begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. If the queue has
     ``fair_by="seconds"``, ``charged`` is what the last delivery charged the channel, in milliseconds; otherwise None.
 
     Example:
@@ -201,7 +202,7 @@ class LeaseMixin(columns.fq_lease):
 
 @mapping("queue.enqueue(session, ..., key=..., unique_for=...) writes it")
 class KeyPeriodMixin(columns.fq_key_period):
-    """A key that stays taken until ``expires_at``, even after its message has ended; housekeeping deletes expired rows.
+    """A key that stays taken until ``expires_at``, even after its message has ended; workers delete expired rows.
 
     ``expires_at`` is None until the message ends, if the period is counted from that end.
 
@@ -218,8 +219,8 @@ class KeyPeriodMixin(columns.fq_key_period):
 class PlanMixin(columns.fq_plan):
     """A plan of a queue: a policy with a name, and how far its last change has spread.
 
-    ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. ``spread_after`` is
-    None if all channels have the last change.
+    ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. While the last change
+    spreads, the channels with ids up to ``spread_after`` have been visited. Afterwards ``spread_after`` is None.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -231,9 +232,9 @@ class PlanMixin(columns.fq_plan):
 
 @mapping("use queue.configure_channel(session, channel, plan=...)")
 class ChannelPlanMixin(columns.fq_channel_plan):
-    """The plan that a channel follows, and the overridden columns of its policy.
+    """The plan that a channel follows, and in ``overridden`` the columns of its policy that are set for it alone.
 
-    A channel with neither has no row. ``revision`` is that of the plan when the channel got its policy.
+    Once a channel has had either, it has a row. ``revision`` is the plan's revision when the channel got its policy.
 
     See Also:
         :class:`Plan`
@@ -349,7 +350,7 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
 
 @mapping("the first queue.dequeue(engine, ...) after a start of the server makes it")
 class EpochMixin(columns.fq_epoch):
-    """The epoch: a random number that changes after a crash, a failover or a restore of files."""
+    """The epoch: a random number, which the first dequeue after a start, crash or failover of the server makes anew."""
 
 
 @mapping("the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)", key=("queue",))
@@ -379,7 +380,7 @@ class SignalMixin(columns.fq_signal):
 
 @mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
-    """The share of a queue in a shared limit. The row with the queue '' belongs to the limit itself.
+    """What one queue has drawn from a shared limit. The row whose queue is '' holds the state of the limit as a whole.
 
     The header of ``fq_limit_share.sql`` in the package defines the columns.
     """
@@ -387,7 +388,7 @@ class LimitShareMixin(columns.fq_limit_share):
 
 @mapping("queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(columns.fq_group_followup):
-    """A follow-up of an unfinished group; column ``on_failure`` is false for the argument *then* of ``queue.group``."""
+    """A follow-up of an unfinished group: the group's argument *on_failure* if ``on_failure`` is true, else *then*."""
 
 
 @mapping("queue.group makes groups, and workers finish them")
@@ -424,9 +425,9 @@ class GrantMixin(columns.fq_grant):
 
 @mapping("loads of sqlalchemy_fairqueue.spark write it")
 class LoadMixin(columns.fq_load):
-    """A committed bulk load. Another run of its Spark job under the same ``job_id`` adds nothing.
+    """A committed bulk load. If its Spark job runs again under the same ``job_id``, no message is enqueued again.
 
-    The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the id of the streaming query.
+    A stream has one row, for its last committed micro-batch, ``batch_id``; ``source`` is the id of the streaming query.
 
     See Also:
         :class:`History`
@@ -435,7 +436,7 @@ class LoadMixin(columns.fq_load):
 
 @mapping("use queue.admin.stop_worker(session, ...)")
 class StopRequestMixin(columns.fq_stop_request):
-    """A request by ``requested_by`` to the workers named ``consumer`` to stop; housekeeping deletes it after an hour.
+    """A request by ``requested_by`` to the workers named ``consumer`` to stop. Workers delete it after an hour.
 
     See Also:
         :class:`Lease`
@@ -453,7 +454,7 @@ class AuditMixin(columns.fq_audit):
 
 @mapping("workers of the queue write it each minute")
 class SampleMixin(columns.fq_sample):
-    """How a queue, or one of its busiest channels, stood in a minute; ``channel`` is empty in the row of the queue.
+    """How a queue, or one of its busiest channels, stood in a minute; ``channel`` is '' in the row of the queue.
 
     See Also:
         :class:`History`
@@ -467,4 +468,4 @@ class SizeMixin(columns.fq_size):
 
 @mapping("workers of the queue write it in their housekeeping")
 class RoundMixin(columns.fq_round):
-    """A duty of housekeeping ('fold', 'forget' or 'history'). The row's lock lets one transaction do it at a time."""
+    """A duty of workers: 'fold', 'forget' or 'history'. The row's lock lets one transaction at a time do the duty."""

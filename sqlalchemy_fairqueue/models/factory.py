@@ -62,7 +62,6 @@ def _find_class(token: str, address: str | None, schema: str | None, name: str) 
 
 
 def _address_of(base: Any) -> str | None:
-    """Return ``module:name`` of a Base; None if it is no global of a module."""
     # All modules are searched, since the result of declarative_base() does not tell its own module. The main module
     # comes last, since it may be another one in another process.
     own = getattr(base, "__module__", None)

@@ -73,7 +73,7 @@ class Related:
     foreign_key_here: bool = False
 
     def __get__(self, row: object, mixin: type[Any]) -> NoReturn:
-        """Hide the attribute until a mapped class replaces it by a relationship."""
+        """Raise AttributeError, as if there were no attribute. A mapped class may get a relationship in its place."""
         raise AttributeError(self.table)
 
 
@@ -220,7 +220,7 @@ def mapping(verbs: str, *, key: tuple[str, ...] = ()) -> Callable[[Mixin], Mixin
     """Return a class decorator that gives a mixin the constraints and indexes of its table, with their names.
 
     Args:
-        verbs: What writes the table, as :class:`ReadOnlyModel` tells users.
+        verbs: A clause for the text of :class:`ReadOnlyModel`, which says what writes the table.
         key: The columns of the mapping's key, if the table has no primary key.
     """
 

@@ -163,7 +163,7 @@ class Duration(TypeDecorator[timedelta]):
         return microseconds(value)
 
     def process_result_value(self, value: int | Decimal | None, dialect: Dialect) -> timedelta | None:
-        """Convert microseconds to a timedelta. A sum of microseconds is a Decimal."""
+        """Convert microseconds to a timedelta. If PostgreSQL has added them up, *value* is a Decimal."""
         return None if value is None else duration(int(value))
 
     @property

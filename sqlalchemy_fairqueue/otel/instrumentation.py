@@ -59,10 +59,10 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Trace and measure the queues of this process from now on. Call it once in each producer and worker.
+    """Trace and measure the queues of this process from now on. Call this once in each producer and worker.
 
-    The headers of a message keep the context of the span in which it is enqueued, so that the trace goes on after the
-    COMMIT. A call of a handler is a ``process`` span; statements by which a worker settles are ``settle`` spans.
+    The headers of a message carry the context of the span in which it is enqueued. A call of a handler is a ``process``
+    span, which *process* connects with that context. Statements by which a worker settles are ``settle`` spans.
 
     Args:
         process: How a process span belongs to the enqueue. "link": it begins a trace, and has a link to the enqueue;
@@ -242,7 +242,6 @@ def _common(queue: str, operation: str, name: str) -> dict[str, Any]:
 
 
 def _measured(queue: str, name: str) -> dict[str, str]:
-    """Return the attributes of every measurement; no attribute names a tenant."""
     return {"messaging.system": _SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": name}
 
 

@@ -80,9 +80,9 @@ class PayloadSchema:
             payload = {name: self.plain(name, value) for name, value in given.items()}
         arguments = self._convert(payload, given)
         for name, value in given.items():
-            if (loss := find_loss(value, arguments[name])) is not None:
-                whose = f"argument {name!r} of job {self.kind!r} is {value!r:.80}"
-                raise PayloadError(f"{whose}: {loss.problem}", self._path(f"$.{name}{loss.path}"))
+            whose, path = f"argument {name!r} of job {self.kind!r} is", self._path(f"$.{name}")
+            if (loss := _loss(value, arguments[name], whose, path)) is not None:
+                raise PayloadError(f"{whose} {value!r:.80}: {loss.problem}", path + loss.path)
         return self.joined(payload)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
@@ -182,7 +182,7 @@ class ResultSchema:
         """Convert a returned value to plain values, or raise PayloadError as :meth:`PayloadSchema.encode` does."""
         plain = _plain(value, f"job {self.kind!r} returned")
         found = self._converted(plain, f"job {self.kind!r} returned {value!r:.80}")
-        if (loss := find_loss(value, found)) is not None:
+        if (loss := _loss(value, found, f"job {self.kind!r} returned", "$")) is not None:
             raise PayloadError(f"job {self.kind!r} returned {value!r:.80}: {loss.problem}", f"${loss.path}")
         return plain
 
@@ -207,9 +207,16 @@ def _plain(value: Any, whose: str, path: str = "$") -> Any:
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
     except Exception as error:  # a model's own code may raise anything
-        is_deep = isinstance(error, RecursionError)
-        problem = "it is nested too deeply or contains itself" if is_deep else said(error)
-        raise PayloadError(f"{whose} {value!r:.80}: {problem}", path) from error
+        if isinstance(error, RecursionError):
+            raise PayloadError(f"{whose} {_DEEP}", path) from error
+        raise PayloadError(f"{whose} {value!r:.80}: {said(error)}", path) from error
+
+
+def _loss(given: Any, found: Any, whose: str, path: str) -> Loss | None:
+    try:
+        return find_loss(given, found)
+    except RecursionError as error:
+        raise PayloadError(f"{whose} {_DEEP}", path) from error
 
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
@@ -314,6 +321,7 @@ def _problems(error: ValueError) -> str:
 _SCALARS = frozenset({str, int, bool, NoneType, bytes, UUID, date, timedelta})
 _MOMENTS = (datetime, time)
 _COLLECTIONS = (dict, list, tuple, set, frozenset)
+_DEEP = "a value that is nested too deeply or contains itself; flatten it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,9 @@ _SET = text(
 
 
 def read_catalog(connection: Connection, schema: str) -> Catalog:
-    """Read the objects of a schema that are named like an object of any version of fairqueue, and what belongs to them.
+    """Read the objects of a schema that have a name of ours, from any version, and what belongs to these objects.
 
-    Partitions belong to their table and are left out. This locks nothing, and reads only PostgreSQL's catalog.
+    Partitions of tables are left out. This locks nothing, and reads only PostgreSQL's catalog.
     """
     names = names_of_ours(schema)
     ours, stages_schema = query("ours"), STAGE_SCHEMA.format("cast(:schema as text)")
@@ -131,7 +131,7 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
 
 
 def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version; without ``fq_version()``, the one that the objects resemble most; or None."""
+    """Return what ``fq_version()`` says, or else the version that objects resemble; None if nothing is installed."""
     version = installed_version(connection, schema)
     target = _resolved(connection, schema)
     if version is not None or target is None:
@@ -220,7 +220,6 @@ def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mappi
 
 
 def _grant_differences(connection: Connection, schema: str, version: int) -> Iterator[Difference]:
-    """Compare privileges on functions with the grants; return no difference if the role may not read the grants."""
     if not may_read_grants(connection, schema):
         return
     # What PUBLIC may execute is left out here. It is a fact of each function in the catalog, so find_drift compares it

@@ -126,7 +126,7 @@ def _signature(function: str, text: str) -> Signature:
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:
     """Return, for each table of a version, the statements that create the table and its indexes as they first were.
 
-    A table of an earlier version also needs the statements of :func:`upgrade_step` for each later version.
+    Changes of a table by later versions are not included; :func:`upgrade_step` returns the statements for them.
     """
     steps = range(1, checked_version(version) + 1)
     return {name: made for step in steps for name, made in new_tables(step).items()}
@@ -137,7 +137,7 @@ def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
 
 
 def upgrade_step(step: int) -> tuple[str, ...]:
-    """Return the statements that change the tables of the version before *step*. Create the new tables first."""
+    """Return statements that change tables from version *step* - 1 to *step*. The caller first creates new tables."""
     return _statements_of(_text(checked_version(step), "upgrade.sql"))
 
 

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.sql.schema import block, grants_guard, part, quoted, q
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return a DO block that revokes functions from PUBLIC. If the migrating role may, they get the tables' owner."""
+    """Return SQL that revokes functions from PUBLIC and gives them to the tables' owner; it warns if it may not."""
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 
@@ -78,8 +78,8 @@ class RoleGrant:
     Attributes:
         role: The role's name, as PostgreSQL keeps it, without quotes.
         kind: ``producer``, ``consumer``, ``monitor``, ``operator`` or ``loader``.
-        queues: The only queues that the grant applies to, sorted; None for all queues, as always for a monitor.
-        channels: The only channels that the grant of a producer applies to, sorted; None for all channels.
+        queues: The only queues that the grant applies to; the class sorts them. None: all queues. A monitor needs None.
+        channels: The only channels that the grant of a producer applies to; the class sorts them. None: all channels.
 
     Raises:
         ValueError: A value cannot be granted.
@@ -111,7 +111,7 @@ class RoleGrant:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of the operation in a migration, such as ``'app', 'producer', queues=['documents']``."""
+        """The arguments of ``op.grant_fairqueue()`` as Python code, such as ``'app'`` and ``queues=['documents']``."""
         bounds = {"queues": self.queues, "channels": self.channels}
         given = (f"{name}={list(names)!r}" for name, names in bounds.items() if names is not None)
         return (repr(self.role), repr(self.kind), *given)
@@ -152,7 +152,7 @@ _VERSION = """\
 
 
 def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
-    """Return a guard, and a DO block that grants a role a kind of work, or replaces its grant's queues and channels."""
+    """Return a guard, and a DO block that makes *grant*, in place of an earlier grant of that kind to the role."""
     yield grants_guard(schema)
     given = part(
         "grant",
@@ -232,7 +232,7 @@ class HeldGrant:
 
 @dataclass(frozen=True, slots=True)
 class Privilege:
-    """The privileges of a role on an object of an installation that the role does not own.
+    """The privileges of a role on an object of an installation. Another role owns the object.
 
     Attributes:
         kind: ``function``, ``table``, ``sequence`` or ``schema``.

@@ -1,11 +1,11 @@
-"""Puts the target schema in place of ``fairqueue.`` in the files' SQL; writes SQL for the stages' schema, and guards.
+"""Puts the target schema in place of ``fairqueue.`` in the files' SQL; also writes SQL for staging tables and guards.
 
-The schema None means the connection's default schema, which only the server knows: a statement is then wrapped in a DO
-block that puts ``current_schema()`` in when it runs. So a script and a migration create the same objects.
+The schema None means the connection's default schema, which only the server knows. In this case a DO block around the
+statement puts ``current_schema()`` in when it runs. So a script for psql can be written without a connection.
 
 Staging tables of bulk loads have a schema of their own, since loaders would otherwise need the right to create in the
-schema of the queues, where they could add functions. Guards are DO blocks that raise if an operation is not possible,
-before anything is changed. Scripts for psql have the same guards as migrations over a connection.
+schema of the queues, where they could add functions. Guards are DO blocks that raise, before anything is changed, if
+an operation is not possible.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def part(file: str, /, **values: str) -> str:
 
 
 def block(body: str, schema: str | None, variables: Mapping[str, str] | None = None) -> str:
-    """Return a DO block, in which ``v_schema`` is the name of the target schema.
+    """Return a DO block that declares *variables*, by name and type, and has the target schema's name in ``v_schema``.
 
     The block's search_path has only pg_catalog. Otherwise the migrating role could call a function that somebody else
-    has put into a schema of the search_path. The end of the block restores the search_path from ``v_path``.
+    has put into a schema of the search_path. At its end the block restores the former search_path.
     """
     declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
     return (
