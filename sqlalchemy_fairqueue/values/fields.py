@@ -138,6 +138,7 @@ class Rate:
             count = _decimal(UNITS[unit] / self.interval)
             if Fraction(count) * microseconds(self.interval) == microseconds(UNITS[unit]):
                 return f"{count}/{unit}{counted}"
+        for unit in units:
             # 30/s is stored as 30.0003/s, since an interval is whole microseconds.
             count = str(round(UNITS[unit] / self.interval))
             if UNITS[unit] / int(count) == self.interval:
