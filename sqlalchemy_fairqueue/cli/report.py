@@ -98,6 +98,8 @@ def make_report(
         raise usage_error(f"--out {str(out)!r} cannot be written; name a file in a folder that is there")
     if label_column is not None and (archive is None or labels is not None):
         raise usage_error("--label-column names a column of an --archive, and goes without --labels")
+    if window is not None and not window:
+        raise usage_error("--window is 0; give a width such as 5m")
     wanted = _scenarios(scenario or ())
     arguments: dict[str, Any] = {
         "scenarios": wanted, "output": out, "title": title, "window": window, "objective": slo,
@@ -128,7 +130,7 @@ def _labels(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise not_found_error(f"the labels in {str(path)!r} cannot be read: {error}") from error
     wrong = next((number for number, row in enumerate(rows, 1) if row and len(row) != 2), None)  # noqa: PLR2004 - a pair

@@ -2,7 +2,7 @@
 
 # No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import csv
-from datetime import UTC, datetime
+from datetime import MAXYEAR, UTC, datetime
 from typing import Annotated
 
 from sqlalchemy_fairqueue.cli.errors import usage_error
@@ -24,7 +24,10 @@ _TABLE = Table(
 
 
 def _month(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
+    found = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
+    if found.year == MAXYEAR:
+        raise ValueError(text)
+    return found
 
 
 def usage(
@@ -54,9 +57,13 @@ def usage(
     documents = _TABLE.documents(found.channels)
     if csv_:
         with writing() as out:
-            rows = csv.DictWriter(out, [column.member for column in _TABLE.members], lineterminator="\n")
+            names = [column.member for column in _TABLE.members]
+            rows = csv.DictWriter(out, names, lineterminator="\n")
             rows.writeheader()
-            rows.writerows(documents)
+            # Before Python 3.13 a carriage return alone, which ends a row for some readers, is not quoted.
+            quoted = csv.DictWriter(out, names, lineterminator="\n", quoting=csv.QUOTE_ALL)
+            for document in documents:
+                (quoted if "\r" in f"{document['queue']}{document['channel']}" else rows).writerow(document)
         return None
     document = {"month": name, "pruned_until": found.pruned_until, "channels": documents}
     return Result(document, _TABLE.listing(found.channels, f"the history has no attempts of {name}"))

@@ -30,9 +30,9 @@ from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.calls import Target, note_failures
+from sqlalchemy_fairqueue.database.calls import Target, is_in_autocommit, note_failures
 from sqlalchemy_fairqueue.database.drivers import driver_of_dialect
-from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
+from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError, UnsentWork
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.unit_of_work.sending import Work, forget
 
@@ -272,6 +272,12 @@ def _after_transaction_create(session: Session, transaction: SessionTransaction)
 def _after_begin(session: Session, _: SessionTransaction, connection: Connection) -> None:
     state: _State | None = session.__dict__.get(_STATE)
     if state is not None and state.guard is not None:
+        if is_in_autocommit(connection):
+            raise AutocommitError(
+                f"the handler's session on {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where what it "
+                "writes stays if the attempt fails; give the worker an engine or a session_factory without "
+                "isolation_level='AUTOCOMMIT'"
+            )
         note_failures(connection, state.guard.failed)
 
 

@@ -40,6 +40,8 @@ R = TypeVar("R")
 _BYTES = 8 * 2**20
 # The most channels that one call marks or forgets.
 _CHANNELS = 1_000
+# Seconds until the next look at schedules while some run.
+_SOON = 0.1
 
 
 def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
@@ -342,8 +344,10 @@ class Schedules(Round):
     def poll(self) -> float | None:
         """Begin a round if a schedule is due or to be set. Return the seconds to the next poll; None means as usual."""
         if self.is_under_way:
-            return None
-        return min(filter(None, self._each(self._poll)), default=None)
+            return _SOON
+        wait = min(filter(None, self._each(self._poll)), default=None)
+        # The schedules that this round runs may be due again before the usual poll.
+        return _SOON if self.is_under_way else wait
 
     def _poll(self, schema: str | None) -> float | None:
         waits = [due.due_at - due.read_at for due in self._find(self._polling, schema)]

@@ -27,7 +27,8 @@ def recorded(database: Database, engine: Engine) -> Engine:
 def test_from_a_database_to_a_page(cli: Cli, tmp_path: Path) -> None:
     """The history becomes a page and a document of all figures, with the scenarios beside the record."""
     (tmp_path / "scenarios.toml").write_text(_SCENARIOS)
-    (tmp_path / "labels.csv").write_text('giant,"Giant, Inc."\n')
+    # Excel begins a file with a BOM.
+    (tmp_path / "labels.csv").write_text('giant,"Giant, Inc."\n', encoding="utf-8-sig")
     scenarios = ("--scenario", "fifo", "--scenario", "scenarios.toml")
     page = ("--out", "page.html", "--labels", "labels.csv", "--title", "All <of> it")
     made = cli("report", "--queue", "in line", *scenarios, *page, "--json")
@@ -74,6 +75,7 @@ def test_refusals(cli: Cli) -> None:
         (["--engine", "duck"], 2, "--engine 'duck' is none of local, spark"),
         (["--scenario", "lifo"], 2, "--scenario 'lifo' is none of fifo, fair, by-cost, by-seconds, and no .toml file"),
         (["--out", "nowhere/page.html"], 2, "--out 'nowhere/page.html' cannot be written"),
+        (["--window", "0"], 2, "--window is 0"),
         (["--labels", "nowhere.csv"], 1, "the labels in 'nowhere.csv' cannot be read"),
         (["--since", "yesterday"], 2, "'yesterday' is no time; give one like 2026-11-21T14:30:00Z, or 7d"),
         (["--label-column", "customer"], 2, "--label-column names a column of an --archive"),

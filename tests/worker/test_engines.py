@@ -354,6 +354,22 @@ def test_a_strict_default(queue: Queue, engine: Engine, database: Database, seen
     assert database.value(days) > before
 
 
+def test_a_handler_in_autocommit_writes_nothing(queue: Queue, engine: Engine, database: Database) -> None:
+    """The writes of an attempt that fails would stay, and be repeated: the handler's first statement is refused."""
+    database.execute("create table written (at timestamptz)")
+
+    @queue.handler
+    def handle(delivery: Delivery, session: Session) -> None:  # noqa: ARG001
+        session.execute(text("insert into written values (now())"))
+
+    send(engine, queue, 1)
+    automatic = create_engine(database.url, isolation_level="AUTOCOMMIT")
+    drained(automatic, queue)
+    automatic.dispose()
+    assert database.value("select count(*) from written") == 0
+    assert "is in AUTOCOMMIT" in database.value("select max(error) from fq_message")
+
+
 @pytest.mark.parametrize("how", ["database", "session"])
 def test_a_default_that_changed_after_the_first_connection(queue: Queue, database: Database, how: str) -> None:
     """What SQLAlchemy has read of the server once is not what a worker relies on."""
