@@ -71,7 +71,6 @@ class Clause:
         return encoded
 
     def number(self, driver: Driver) -> Numbered:
-        """Return the statement with numbered parameters, the parameters' names in order, and encoders by position."""
         # Imported only here, since it takes long, and an engine imports it anyway.
         from sqlalchemy.dialects.postgresql.base import PGDialect  # noqa: PLC0415
 
@@ -159,13 +158,11 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
 
 
 def qualifier(schema: str | None) -> str:
-    """Return the schema with a dot, to put before a name; empty if the search_path finds it."""
     # text() takes :word for a parameter, also in quotes.
     return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
 
 
 def argument(name: str, type_: str, *, alone: bool = False) -> str:
-    """Write a parameter with its type. *alone* makes it the only element of an array."""
     one = f"cast(:{name} as {type_})"
     return f"array[{one}]" if alone else one
 
@@ -175,7 +172,9 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 _ALONE = "sqlalchemy_fairqueue_alone"
-ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True})
+AT_ONCE: Mapping[str, Any] = MappingProxyType({"stream_results": False, "yield_per": None})
+"""Options against cursors of the server, which an engine may ask for, and which need a transaction."""
+ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True, **AT_ONCE})
 """Options of a connection where each statement is a transaction of its own."""
 _REFUSED = "QF010"
 _SEND = "sqlalchemy_fairqueue_send"
@@ -227,7 +226,6 @@ class Call(NamedTuple):
     doing: str
 
     def described(self) -> str:
-        """Describe the call for errors: ``dequeue from queue 'documents'``."""
         queue = self.parameters.get("queue")
         return self.doing if queue is None else f"{self.doing} {named(queue, self.parameters.get('channel'))}"
 
@@ -271,7 +269,6 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     """Return the call of a function in a schema. *values* must have all parameters by name, without ``p_``.
 
     Each parameter is sent with its exact type, so that PostgreSQL never chooses an overload that another role created.
-    Instants and durations are sent in microseconds. Missing and unknown parameters raise TypeError.
     """
     clause = clause_of(schema, function, shape)
     if values.keys() != clause.types.keys():
@@ -317,7 +314,7 @@ def read_by_queue(  # noqa: PLR0917 - as above
     /,
     **values: Any,
 ) -> dict[Q, list[T]]:
-    """Call a function for several queues in one statement, as :func:`read` does; *kind* gets the ``queue`` too."""
+    """Do for several queues what :func:`read` does for one, in one statement; *kind* also gets a keyword ``queue``."""
     found: dict[Q, list[T]] = {queue: [] for queue in queues}
     for row in read(connection, schema, function, doing, Row, EACH_QUEUE, queue=list(queues), **values):
         queue = queues[row.pop("place") - 1]
@@ -477,7 +474,7 @@ def _sent_past(
 
 
 def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
-    """Let SQLAlchemy prepare each call with all of its events; then let the driver send all calls and the COMMIT."""
+    """Let SQLAlchemy prepare calls and fire its events; let the driver send them with COMMIT, and append to *rows*."""
     dialect = connection.dialect
     if dialect not in _listening:
         event.listen(dialect, "do_execute", _do_execute)
@@ -538,7 +535,10 @@ def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: E
 
 
 def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
-    """Return the name of queues or a channel for errors: ``channel 'customer-7' of queue 'documents'``."""
+    """Return how errors name a queue, or a channel of the queue: ``channel 'customer-7' of queue 'documents'``.
+
+    Several queues are only counted: ``3 queues``. A sequence of None alone means ``all queues``.
+    """
     if isinstance(queue, str):
         return f"queue {queue!r}" if channel is None else f"channel {channel!r} of queue {queue!r}"
     if len(queue) != 1:

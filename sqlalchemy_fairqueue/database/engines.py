@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.calls import ALONE, is_in_autocommit
+from sqlalchemy_fairqueue.database.calls import ALONE, AT_ONCE, is_in_autocommit
 from sqlalchemy_fairqueue.database.drivers import driver_of, set_options
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
@@ -158,13 +158,14 @@ def read_committed(engine: Engine) -> Engine:
 
 
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
-    """Call *work* on a connection where each statement is its own transaction.
+    """Call *work* on a connection where each statement is its own transaction, and return the result of *work*.
 
-    If event listeners of SQLAlchemy set up the engine's transactions, the statements of *work* share a READ COMMITTED
-    transaction, which is committed at the end, or earlier by *work*. If *work* fails with IsolationError, *work* is
-    called once more, in such a transaction. From then on, all calls on this engine use such a transaction.
+    There are two exceptions. If event listeners of SQLAlchemy set up the engine's transactions, for example by SET
+    LOCAL, *work* runs in one READ COMMITTED transaction. If *work* fails with IsolationError, *work* is called once
+    more, in one READ COMMITTED transaction; every later call of this function on this engine uses one from the start.
+    The transaction is committed after *work*, but *work* may also commit earlier.
 
-    *calls_only* promises that *work* executes only through functions of ``calls``, which may bypass SQLAlchemy.
+    With *calls_only*, statements may bypass SQLAlchemy. Then *work* must execute only through the module ``calls``.
     """
     driver = driver_of(engine)
     try:
@@ -175,8 +176,10 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
                 isolate(connection, READ_COMMITTED)
             elif calls_only and driver.passes_sqlalchemy:
                 connection.execution_options(**ALONE)
-            elif not is_in_autocommit(connection):
-                set_options(connection, isolation_level="AUTOCOMMIT")
+            else:
+                connection.execution_options(**AT_ONCE)
+                if not is_in_autocommit(connection):
+                    set_options(connection, isolation_level="AUTOCOMMIT")
             result = work(connection)
             connection.commit()
             return result
@@ -203,10 +206,10 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
 
 
 def read_again(read: Callable[[], R]) -> R:
-    """Return what *read* returns; call *read* once more if its connection was lost, as an idle one of a pool may be."""
     try:
         return read()
     except DBAPIError as error:
+        # An idle connection of a pool may have been lost long ago.
         if not error.connection_invalidated:
             raise
     return read()

@@ -45,7 +45,6 @@ _SOON = 0.1
 
 
 def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
-    """Call all steps, even if some fail, and return their results or raise the first failure."""
     results, failures = [], []
     for step in steps:
         try:
@@ -77,7 +76,6 @@ class Heartbeat:
     interrupt: Callable[[list[HeldDelivery]], None]
 
     def hear_all(self) -> None:
-        """Apply signals of queues whose polls are overdue, for example because all handlers are busy."""
         run_all(partial(self._hear, queue) for queue in self.queues)
 
     def _hear(self, queue: ServedQueue) -> None:
@@ -91,7 +89,6 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels for handlers that still run, in queues that are fair by seconds (``fair_by="seconds"``)."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:
@@ -194,7 +191,6 @@ class StopRequests:
         self._before = {one for schema in self.queues for one in self._read(connection, schema)}
 
     def poll(self, connection: DedicatedConnection) -> None:
-        """Stop the worker if somebody has asked for it since :meth:`begin`."""
         run_all(partial(self._poll, connection, schema) for schema in self.queues)
 
     def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:
@@ -298,7 +294,6 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Return False if a round runs or ``self.finished`` is not *finished*. Otherwise end rounds and return True."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -345,15 +340,15 @@ class Schedules(Round):
         """Begin a round if a schedule is due or to be set. Return the seconds to the next poll; None means as usual."""
         if self.is_under_way:
             return _SOON
-        wait = min(filter(None, self._each(self._poll)), default=None)
-        # The schedules that this round runs may be due again before the usual poll.
-        return _SOON if self.is_under_way else wait
+        return min(filter(None, self._each(self._poll)), default=None)
 
     def _poll(self, schema: str | None) -> float | None:
         waits = [due.due_at - due.read_at for due in self._find(self._polling, schema)]
         # After a reconnection, the server may have gone back to a time before a schedule was set.
         if (self._declaring and self._declared_on != self._polling.made) or any(wait <= 0 for wait in waits):
             self.start()
+            # What this round runs may be due again before the usual poll.
+            return _SOON
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
@@ -414,10 +409,10 @@ class Schedules(Round):
         )
 
     def _run_due(self, schema: str | None) -> None:
-        """Run due schedules in random order, so that several workers seldom try the same one."""
         progress = [True]
         while any(progress):
             found = [due for due in self._find(self._connection, schema) if due.due_at <= due.read_at]
+            # In random order, so that several workers seldom try the same schedule.
             random.shuffle(found)
             progress = [self._run_one(schema, due) for due in found if not self._stopping]
 

@@ -354,6 +354,18 @@ def test_a_strict_default(queue: Queue, engine: Engine, database: Database, seen
     assert database.value(days) > before
 
 
+@pytest.mark.parametrize("option", ["stream_results", "yield_per"])
+def test_cursors_of_the_server(queue: Queue, database: Database, option: str) -> None:
+    """An engine that asks for cursors of the server, which need a transaction, gets none where a call has none."""
+    streaming = create_engine(database.url, execution_options={option: True})
+    queue.handler()(lambda _: None)
+    queue.enqueue(streaming, channel="a", payload=1)
+    assert queue.stats(streaming).ready == 1
+    assert len(queue.messages(streaming, channel="a")) == 1
+    assert drained(streaming, queue).stats.completed == 1
+    streaming.dispose()
+
+
 def test_a_handler_in_autocommit_writes_nothing(queue: Queue, engine: Engine, database: Database) -> None:
     """The writes of an attempt that fails would stay, and be repeated: the handler's first statement is refused."""
     database.execute("create table written (at timestamptz)")
