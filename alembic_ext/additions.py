@@ -24,10 +24,10 @@ _KINDS: dict[type[Any], Any] = {
 
 
 def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
-    """Return the operations that add the user's own objects to a table of fairqueue; mostly there are none.
+    """Return the operations that add the user's own objects to a table of fairqueue.
 
-    Objects whose names are in *there* exist in the database and are left out. A constraint without a name is added only
-    if one of its columns is new. If all of its columns exist, nobody can tell whether the constraint exists too.
+    *there* has the names of the table's objects in the database. A constraint without a name counts as existing if all
+    of its columns exist, since nobody can tell.
     """
     known = names_in(table.name) | there
 

@@ -82,10 +82,7 @@ def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchR
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.LAST)
 def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Replace Alembic's changes of fairqueue's tables by our operations, and add changes that Alembic cannot find.
-
-    ``context.configure(..., fairqueue=False)`` turns this comparison off.
-    """
+    """Replace Alembic's changes of fairqueue's tables by our operations, and add changes that Alembic cannot find."""
     _alembic_log.removeFilter(_is_told)
     if context.opts.get("fairqueue", True):
         (_comparisons.pop(context, None) or _Comparison(context)).replace(upgrade)
@@ -205,7 +202,7 @@ class _Comparison:
 
         In our tables, changes to the user's columns, constraints and indexes stay. If the library does not know the
         installed version, only additions of the user's objects stay. A change to one of our objects stays only if the
-        object in the database differs from the installed version. If only the model is newer, an upgrade makes the
+        object in the database has drifted from the installed version; if just the model is newer, the upgrade makes the
         change. No change stays for a table in *gone*, whose creation or drop was taken out.
         """
         schema, name = self.table(operation)

@@ -25,7 +25,6 @@ Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:
-    """Return the grants from ``declare_grants``, by schema; a schema that was declared as None is *default*."""
     each = [metadata] if isinstance(metadata, MetaData) else list(metadata or ())
     found: Declared = {}
     for one in each:

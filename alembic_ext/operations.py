@@ -275,4 +275,4 @@ def run(operations: Operations, operation: FairqueueOp) -> None:
 
 @Operations.implementation_for(NothingOp)
 def run_nothing(_operations: Operations, _operation: NothingOp) -> None:
-    """Do nothing, for :class:`NothingOp`."""
+    pass

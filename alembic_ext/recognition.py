@@ -39,7 +39,7 @@ class TransactionId(UserDefinedType[str]):
 
 
 class RoleName(UserDefinedType[str]):
-    """PostgreSQL's ``regrole``, the type of a column of the grants."""
+    """PostgreSQL's ``regrole``, the type of the column ``role`` in ``fq_grant``, the table of the grants."""
 
     cache_ok = True
 
@@ -79,22 +79,19 @@ class Installation:
 
     @property
     def newer(self) -> bool:
-        """Whether the installed version is newer than those that this library knows."""
         return self.version is not None and self.version > latest_version()
 
     def holds(self, table: str, columns: Collection[str]) -> bool:
-        """Return whether a table is ours: by its name if the schema has an installation, else by name and *columns*."""
         table = self.partitions.get(table, table)
         if self.newer:
             return table.startswith("fq_")
         return is_ours(table, columns) or (self.version is not None and table in tables(latest_version()))
 
     def names(self, name: str) -> bool:
-        """Return whether a function, trigger or table of this name is ours; False if the schema has no installation."""
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Return which columns and constraints of *table*, and which indexes of any table, are in one of *states*."""
+        """Return the names of *table*'s columns and constraints, and of all indexes, whose drift is one of *states*."""
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]
@@ -118,7 +115,6 @@ def inspect_schema(connection: Connection, schema: str | None) -> Installation:
 
 
 def is_ours(table: str, columns: Collection[str]) -> bool:
-    """Return whether a table with this name and columns is fairqueue's, possibly with further columns of the user."""
     if _STAGE.fullmatch(table):
         return set(columns) >= STAGE_COLUMNS
     return any(table in of_version and of_version[table] <= set(columns) for of_version in map(_columns, versions()))

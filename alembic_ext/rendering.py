@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 @renderers.dispatch_for(GrantFairqueueOp)
 @renderers.dispatch_for(RevokeFairqueueOp)
 def render(context: AutogenContext, operation: FairqueueOp) -> str:
-    """Return the call of an operation as Python code, and add the import that it needs to the migration."""
     context.imports.add("import alembic_ext")
     given = list(operation.arguments)
     if operation.schema is not None:

@@ -47,24 +47,28 @@ class Codec(Protocol):
     """
 
     def encode(self, payload: Any) -> bytes:
-        """Encode a payload. Raise PayloadError if a value would be lost."""
+        """Encode a payload as bytes. Raise an error, preferably PayloadError, if this codec cannot encode the payload."""
         ...
 
     def decode(self, content: bytes) -> Any:
-        """Decode a payload. Raise PayloadError if this codec did not write the content."""
+        """Decode content to a payload. Raise any error if this codec cannot decode the content.
+
+        When the application reads the payload, it gets the error as a PayloadError.
+        """
         ...
 
 
 class JsonCodec:
     """JSON in UTF-8 that PostgreSQL's jsonb also accepts, so that queries can read the payload.
 
-    A payload comes back equal, with two exceptions: tuples come back as lists, and values of subclasses of str, int,
-    float, list and dict as the base class. These are refused: NaN, infinity, integers of more than 14,000 bits, keys
-    other than strings, NUL characters, lone surrogates, and, without *default*, values that JSON does not have.
+    ``decode`` returns an equal payload, with three exceptions. A tuple comes back as a list. A value of a subclass of
+    str, int, float, list or dict comes back as a value of the base class. A value that *default* has converted stays
+    converted. These values are refused with PayloadError: NaN, infinity, integers of more than 14,000 bits, keys other
+    than strings, NUL characters, lone surrogates, and, without *default*, values that JSON does not have.
 
     Args:
         default: Converts a value that JSON does not have (datetime, UUID, Decimal, bytes ...) to a value that JSON has.
-            None: such values are refused. ``decode`` does not convert them back; the application does.
+            None: the codec refuses values that JSON does not have.
 
     Example:
         >>> codec = JsonCodec(default=str)
@@ -76,7 +80,7 @@ class JsonCodec:
         self._default = default
 
     def encode(self, payload: Any) -> bytes:
-        """Encode a payload. Raise PayloadError with the path of a value that would be lost, or for too deep nesting."""
+        """Encode a payload. Raise PayloadError for a refused value, with its path, or if the nesting is too deep."""
         try:
             if _are_plain((payload,)):
                 return _plain_encoder()(payload)
@@ -205,7 +209,6 @@ def _key(key: Any, path: str) -> str:
 
 
 def path_step(key: str) -> str:
-    """Return the step from a dict to the value of a key, in the path of a PayloadError: ``.size``, ``["a b"]``."""
     return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"
 
 

@@ -38,7 +38,6 @@ class Axis:
     moment: Callable[[datetime, datetime | None], str]
 
     def times(self) -> list[tuple[int, str]]:
-        """Return five positions, in percent of the width, each with its label."""
         span = self.end - self.begin
         return [
             (25 * part, self.moment(self.begin + span * part / 4, self.begin if part else None)) for part in range(5)
@@ -47,9 +46,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing with a title for screen readers. A tick is a height, a time a percent of the width; each has a label.
+    """A drawing with a title for screen readers.
 
-    Each line is a label and its runs. A run is a text of points, ``x,y x,y``; a missing value ends the run.
+    Attributes:
+        lines: Each line's label and its runs. A run is a text of points, ``x,y x,y``; a missing value ends it.
+        ticks: Heights in pixels, with their labels.
+        times: Places on the time axis, in percent of the width, with their labels.
     """
 
     title: str

@@ -33,7 +33,7 @@ class FairQueueError(Exception):
     of_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
 
     def __post_init__(self) -> None:
-        """Keep the attributes of a subclass in ``args`` too, so that the error can be pickled."""
+        # The attributes of a subclass are kept in ``args`` too, so that the error can be pickled.
         self.args = tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
@@ -265,9 +265,9 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
 
 @dataclass(eq=False, repr=False)
 class UnknownGroup(FairQueueError):
-    """A group does not exist, or takes no members from this caller. If a COMMIT raises this, it commits nothing.
+    """A group does not exist, or takes no members from this caller. A COMMIT that raises this commits nothing.
 
-    Only the transaction that creates a group and the handlers of its members can add members.
+    Members can be added only by the transaction that creates the group, and by the handlers of members.
 
     Example:
         >>> queue.groups.status(engine, "0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11")
@@ -289,8 +289,8 @@ class LeaseLost(FairQueueError):
     Attributes:
         message_ids: The lost messages, ascending.
         lease_id: The lease of the first of these messages.
-        expired_at: When that lease was to end, by the caller's Delivery object, which does not know of extensions.
-        holder: The consumer that holds the first of these messages now, or None.
+        expired_at: When that lease was to end according to the caller's Delivery object. Extensions are not counted.
+        holder: The consumer that holds the first of these messages now; None if no holder is known.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -387,7 +387,7 @@ class MessageCancelled(FairQueueError):
 
 
 class WorkerError(FairQueueError):
-    """A worker cannot do as asked, for example because it runs already, or cannot call a handler.
+    """A worker cannot do as asked: for example, it runs already, or it has a handler that it cannot call.
 
     Example:
         >>> @queue.handler("call")
@@ -551,7 +551,8 @@ class ResultNotKept(ResultError):
 class UnknownMessage(ResultError):
     """The message whose result was asked for was never in this queue, or is in another channel than the given one.
 
-    If nothing is kept of a message, its channel is unknown. Then a call that gives a channel raises this too.
+    If nothing is kept of a message that has ended, its channel is no longer known. Then a call that gives a channel
+    raises this, even if the message was in that channel.
 
     Example:
         >>> queue.result(engine, 1_000_000)

@@ -14,7 +14,6 @@ _MODULE = "sqlalchemy_fairqueue.cli"
 
 
 def _obey_signals() -> None:
-    """Let a SIGTERM end process 1 too, as it ends other processes. A worker installs its own handler later."""
     is_command = os.path.basename(sys.argv[0] if sys.argv else "") == _COMMAND or _MODULE in sys.orig_argv  # noqa: PTH119 - nothing else is imported yet
     if is_command and os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end)

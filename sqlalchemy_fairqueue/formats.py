@@ -22,14 +22,12 @@ _WHOLE = re.compile(r"\d{1,19}", re.ASCII)
 
 
 def parse_whole(text: str) -> int:
-    """Parse decimal digits as a number that fits PostgreSQL's bigint: ``0``, ``4711``. Other text raises ValueError."""
     if not _WHOLE.fullmatch(text) or (number := int(text)) >= 2**63:
         raise ValueError(f"{text!r:.80} is no whole number from 0 to {2**63 - 1}")
     return number
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse ``30s``, ``250ms``, ``1h30m`` or ``7d``; a number alone means seconds. Other text raises ValueError."""
     return parsed_duration(text, seconds=True)
 
 
@@ -50,7 +48,6 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_rate(text: str) -> Rate | Literal["none"]:
-    """Parse a rate, ``10/s``, ``1/30s``, ``50/s, burst 10``, or ``none`` for no limit. Other text raises ValueError."""
     if text.strip().lower() == "none":
         return "none"
     try:

@@ -41,7 +41,6 @@ def said(error: BaseException, most: int = _MOST) -> str:
 
 
 def logged(error: BaseException) -> str:
-    """Return the text of an exception for the log: short, and without the parameters of a statement."""
     return said(error, _MOST_LOGGED)
 
 

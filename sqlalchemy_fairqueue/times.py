@@ -31,7 +31,6 @@ def microseconds(duration: timedelta) -> int:
 
 
 def instant_microseconds(instant: datetime) -> int:
-    """Convert an aware datetime to microseconds since 1970; a naive datetime raises ValueError."""
     # Call the methods of datetime itself, for the same reason as in microseconds().
     if datetime.utcoffset(instant) is None:
         raise ValueError(f"datetime {instant!r} has no time zone; give an aware one, like datetime.now(UTC)")
@@ -39,7 +38,6 @@ def instant_microseconds(instant: datetime) -> int:
 
 
 def instant(value: int) -> datetime:
-    """Convert microseconds since 1970 to a datetime in UTC."""
     return _EPOCH + value * _MICROSECOND
 
 

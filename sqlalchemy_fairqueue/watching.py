@@ -17,17 +17,13 @@ class ResultWatch(Protocol):
     """The notifications of one database, each of which says that a message has ended."""
 
     @property
-    def is_listening(self) -> bool:
-        """Whether notifications arrive now, as far as is known."""
-        ...
+    def is_listening(self) -> bool: ...
 
     def join(self, engine: Engine | AsyncEngine, message_id: int, wake: Callable[[], None]) -> None:
         """Call *wake* in another thread at each notification that may be about the message."""
         ...
 
-    def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Stop calling *wake*."""
-        ...
+    def leave(self, message_id: int, wake: Callable[[], None]) -> None: ...
 
 
 @dataclass(slots=True)

@@ -104,7 +104,7 @@ class Which:
         key: Only the message with this key.
         ordering_key: Only messages with this ordering key.
         kind: Only messages of this kind.
-        state: Only ready, scheduled or held messages.
+        state: Only messages in this state: ready, scheduled or held.
         since: Only messages that were enqueued less than this long ago, like 2h.
         until: Only messages that were enqueued more than this long ago, like 1h.
     """

@@ -76,7 +76,6 @@ class Selection:
 
 
 def error_summary(error: str | None) -> str | None:
-    """Return the line of an error that says what happened: the last one of a traceback, else the first."""
     lines = [line for line in (error or "").splitlines() if line.strip()]
     if not lines:
         return None

@@ -63,7 +63,6 @@ def _other_error(error: BaseException) -> CommandError:
 
 
 def driver_error(error: ImportError) -> CommandError | None:
-    """Convert an import error of a driver that is not installed or lacks libpq; return None for any other error."""
     # psycopg without libpq raises an ImportError without a name.
     driver = "psycopg" if "no pq wrapper" in str(error) else (error.name or "").partition(".")[0]
     if driver not in _DRIVERS:

@@ -19,4 +19,4 @@ class Command(_Flags, TyperCommand):
 
 
 class Group(_Flags, TyperGroup):
-    """A group of commands whose help shows its flags without a placeholder for a value."""
+    """A group of commands. The group's help shows options that take no value, such as --help, without a placeholder."""

@@ -47,7 +47,6 @@ class Installation:
             return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
-        """Return the queue *name*. If the application's Queue has this name, take that Queue's codec and defaults."""
         application = self.target.application
         if application is None or application.name != name:
             return Queue(name, schema=self.schema)
@@ -56,7 +55,6 @@ class Installation:
         return Queue(name, schema=self.schema, codec=application.codec, defaults=application.defaults)
 
     def queues(self) -> list[Queue]:
-        """Return the queue that the target names, or all; raise CommandError if the named queue does not exist."""
         return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
 
     def single_queue(self, *, may_be_new: bool = False) -> Queue:
@@ -96,7 +94,11 @@ def open_installation(options: Options) -> Iterator[Installation]:
 
 @contextlib.contextmanager
 def open_queue(options: Options, *, may_be_new: bool = False) -> Iterator[tuple[Installation, Queue]]:
-    """Open the installation and its queue, as :func:`open_installation` and :meth:`Installation.single_queue` do."""
+    """Open the installation, and the queue that the target names or else the installation's only queue.
+
+    With *may_be_new*, a named queue need not exist. Raise Unusable as :func:`open_installation` does, and CommandError
+    if the named queue does not exist, or if no queue is named and the installation has none or several.
+    """
     with open_installation(options) as installation:
         yield installation, installation.single_queue(may_be_new=may_be_new)
 

@@ -52,7 +52,7 @@ def writing() -> Iterator[TextIO]:
 
 @contextmanager
 def stdout_for_results() -> Iterator[None]:
-    """Write results to stdout, and what the application prints to stderr.
+    """Keep stdout for results: everything that the application prints goes to stderr.
 
     If :func:`prepare_streams` was called, results go to a copy of stdout's descriptor. The descriptor itself leads to
     stderr until the process ends, also for subprocesses, code in C, threads and exit functions.
@@ -73,7 +73,6 @@ def stdout_for_results() -> Iterator[None]:
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console on the stream of results, or on stderr; only a terminal limits the width of lines."""
     from rich.console import Console
 
     class Ours(Console):
@@ -104,7 +103,6 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -144,8 +142,8 @@ def print_error(error: CommandError, *, json: bool) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Write the document to stdout: ASCII, so that every locale can encode it."""
     with writing() as out:
+        # ASCII, so that every locale can encode it.
         out.write(json.dumps(document, default=_json_value, indent=2) + "\n")
 
 

@@ -44,10 +44,7 @@ class FieldOptions:
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return the new values by field. Raise CommandError if options do not fit together.
-
-        The error's message shows the options with *prefix*, such as ``channel-``, before their names.
-        """
+        """Return new values by field; if options contradict, raise CommandError, with *prefix* before their names."""
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))
@@ -99,8 +96,6 @@ OptionsT = TypeVar("OptionsT", bound=FieldOptions)
 
 
 def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[OptionsT]], type[OptionsT]]:
-    """Return a decorator that makes a class a dataclass with options for the fields in *definitions*."""
-
     def decorated(kind: type[OptionsT]) -> type[OptionsT]:
         kind.definitions = definitions
         options = [one for name, definition in definitions.items() for one in _options(name, definition)]
@@ -162,7 +157,6 @@ def policy_document(policy: ChannelPolicy) -> dict[str, object]:
 
 
 def settings_document(settings: QueueSettings) -> dict[str, object]:
-    """Return the settings of a queue as a JSON document. The names of durations say that they are in seconds."""
     document = {
         f"{name}_seconds" if isinstance(definition, Duration) else name: plain(getattr(settings, name))
         for name, definition in SETTINGS.items()

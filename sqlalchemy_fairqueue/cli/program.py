@@ -185,7 +185,6 @@ def _command(names: tuple[str, ...]) -> Callable[..., int | None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line, by default that of the process, and return the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         with writing():

@@ -35,11 +35,10 @@ def add_command(
     prints: bool = False,
     panel: str | None = None,
 ) -> None:
-    """Make a function a command of the group; its docstring is the help.
+    """Add a function to the group as a command, with the common options except those in *without*.
 
-    The function gets the common options as ``options``; the command has all of them but those in *without*. What code
-    of the application prints goes to stderr; with *prints* it goes to stdout, unless --json is given. *panel* is the
-    heading that the help lists the command under.
+    What code of the application prints goes to stderr; with *prints* it goes to stdout, unless --json is given. *panel*
+    is the heading that the help lists the command under.
     """
     shared, own = common(without), parameters(function)
 

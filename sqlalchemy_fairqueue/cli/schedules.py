@@ -67,7 +67,7 @@ _TABLE = Table(
 
 
 def list_schedules(options: Options, *, channel: str | None = None, limit: Page = 1000) -> Result:
-    """List the schedules of a queue, by channel and name.
+    """List the schedules of a queue, sorted by channel and name.
 
     Options:
         channel: Only schedules of this channel.
@@ -127,7 +127,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 
 
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
-    """Return the slots of a schedule, sorted by time: run ones, skipped ones, late or due ones, and the next *most*.
+    """Return a schedule's slots by time: those in *ran*, skipped, late and due ones, and up to *most* future ones.
 
     A skipped slot is listed only if *ran* has an earlier slot. If the timing is not known, only *ran* is listed.
     """
@@ -206,7 +206,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Yield warnings if *made* has another kind or payload size than *before*: perhaps an option was forgotten."""
+    """Yield warnings if *made* replaces a schedule of another kind or payload size: perhaps an option was forgotten."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

@@ -50,7 +50,6 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Parse ``127.0.0.1:9187``, ``[::1]:9187`` or, for this machine alone, ``9187``; otherwise raise ValueError."""
     found = _ADDRESS.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
         raise ValueError(f"{text!r:.80} is no address; give HOST:PORT, such as 0.0.0.0:9187, or a port of 127.0.0.1")
@@ -113,10 +112,7 @@ def metrics(
 
 
 def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
-    """Return a worker's metrics as an HTTP answer. If prometheus-client is missing, the answer says what to install.
-
-    *accepted* is the Accept header of the request. If the header allows OpenMetrics, the metrics have exemplars.
-    """
+    """Return a worker's metrics as an HTTP answer; the Accept header *accepted* decides whether they have exemplars."""
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
@@ -162,7 +158,10 @@ def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
 
 @contextlib.contextmanager
 def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
-    """Serve pages by their paths, in threads, during a ``with`` block; yield the address, with the port in use."""
+    """Serve each page at its path, in threads, during a ``with`` block, and yield the address.
+
+    If *address* has port 0, the yielded address has the port that the system chose.
+    """
 
     class Answering(BaseHTTPRequestHandler):
         # Otherwise a probe that stays connected and silent would keep a thread for ever.

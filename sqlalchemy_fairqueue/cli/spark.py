@@ -305,7 +305,6 @@ def _archived(
 
 
 def report_by_spark(options: Options, read: Read, arguments: dict[str, Any], conf: Sequence[str] | None) -> "Report":
-    """Make the report by Spark. *read* has the archive or None, then the times *since* and *until* of the command."""
     with spark_session("report", conf) as spark, history_of(spark, options, read) as (history, policies, settings):
         from sqlalchemy_fairqueue.spark import report
 

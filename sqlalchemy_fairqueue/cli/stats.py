@@ -99,7 +99,6 @@ def paused_text(paused_at: datetime | None, now: datetime) -> Text:
 
 
 def reason_text(wait: Wait, now: datetime) -> str:
-    """Say why a channel or message waits, and when that ends if it is known: ``rate, next in 58.3s``."""
     if wait.behind is not None:
         return f"behind message {wait.behind} of its {wait.reason}"
     words = str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
@@ -108,7 +107,6 @@ def reason_text(wait: Wait, now: datetime) -> str:
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
-    """Name the queues and channels whose leased messages a channel waits for, then the message leased for longest."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     channels = [
         f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers
@@ -171,8 +169,8 @@ def channels(
     """Show the counts of channels, with their policies, and why each waits.
 
     Options:
-        channel: Only this one, in each queue that has it. Default: all, by name.
-        limit: The most channels of a queue.
+        channel: Only this channel, in each queue that has it. Default: all channels, by name.
+        limit: Show at most this many channels of each queue.
         after: The last channel of the page before, to show the next page of one queue.
         busy: Only channels with messages.
     """

@@ -96,7 +96,6 @@ class Table:
     def listing(
         self, items: Sequence[object], nothing: str, more: str | None = None, without: Collection[str] = ()
     ) -> tuple[RenderableType, ...]:
-        """Return the items as a table, or *nothing* if there are none; then *more*, which says how to list the rest."""
         shown = self.screen(items, without) if items else Text(nothing)
         return (shown,) if more is None else (shown, Text(more))
 
@@ -147,7 +146,6 @@ def text_table(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> T
 
 
 def key_values(rows: Iterable[tuple[str, object]], *, blank: bool = True) -> Grid:
-    """Return a table with a name and its value in each row; rows without a value are left out unless *blank*."""
     table = Grid(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -171,7 +169,6 @@ def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
 
 
 def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns to show: leave out blank ones, from the right, until the others fit the width."""
     kept = list(range(len(widths)))
     for index in reversed(range(len(widths))):
         if blank[index] and _total(kept, widths) > width:

@@ -177,10 +177,7 @@ _OF_ASYNCPG = {
 
 
 def psycopg_url(text: str, source: str) -> URL:
-    """Return the URL in *text* for the driver psycopg; *source* is the option or the variable that *text* comes from.
-
-    Raise CommandError if *text* is no URL of a PostgreSQL database. The error shows no password.
-    """
+    """Parse a URL for psycopg; a CommandError names *source*, its option or variable, and shows no password."""
     try:
         url = make_url(text.strip())
     except (ArgumentError, ValueError):

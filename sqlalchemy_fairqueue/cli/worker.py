@@ -102,9 +102,10 @@ def worker(
 ) -> Result:
     """Call the handlers of one or several queues of an application.
 
-    At the first SIGTERM or SIGINT the worker takes no more messages, lets handlers finish within --grace, releases the
-    rest without counting an attempt, and exits with 0. A second signal ends the process at once, unless it comes within
-    two seconds of the first. With --drain the worker stops by itself.
+    At the first SIGTERM or SIGINT the worker takes no more messages, releases those that no handler has begun, and lets
+    handlers finish within --grace. Then it releases the messages of handlers that still run, and exits with 0. Released
+    attempts do not count. A second signal ends the process at once, unless it comes within two seconds of the first.
+    With --drain the worker stops by itself.
 
     The database is the first of these: --database-url; the engine that --app names; $FAIRQUEUE_DATABASE_URL; the engine
     in the module of --app or, without --app, in the module of the first queue. The log goes to stderr.
@@ -225,7 +226,6 @@ def _references(options: Options, names: list[str], queues: list[Queue]) -> Refe
 
 @contextlib.contextmanager
 def _around(http: Address | None, references: References, runner: "Worker | AsyncWorker") -> Iterator[None]:
-    """Name queues in a worker's log by *references*. With *http*, serve probes and metrics while the worker runs."""
     runner._options = replace(runner._options, references=references)  # noqa: SLF001 - Worker takes no such argument
     if http is None:
         yield

@@ -41,12 +41,12 @@ _HANDLERS = Table(
 def list_workers(options: Options, *, limit: Page = 100) -> Result:
     """List the workers of a queue with an unexpired lease, those with the most messages first, and what each holds.
 
-    Workers report their version and concurrency within seconds; other consumers report none. A held message is being
-    handled, or waits for its handler. If the queue records its history, the list shows how long a message is held. If a
-    cancelled message is still held, its handler ignores the cancellation: 'workers stop' stops the worker.
+    Workers report their version and concurrency within seconds; other consumers report none. A message that a worker
+    holds is being handled, or waits for its handler. If the queue records its history, the list shows for how long. If
+    a worker still holds a cancelled message, its handler ignores the cancellation: 'workers stop' stops the worker.
 
     Options:
-        limit: The most messages of each worker, those held longest.
+        limit: Show at most this many messages of each worker, those held longest.
     """
     with open_queue(options) as (installation, queue):
         found = queue.admin.consumers(installation.engine, handlers=min(limit, 10_000))
@@ -73,7 +73,8 @@ def stop_worker(options: Options, name: str, *, by: By = None) -> Result:
 
     Every worker of this name that serves the queue hears of the request within about two seconds, and logs who asked.
     This command records the request, and does not wait. The exit status is 1 if no consumer of this name has an
-    unexpired lease in the queue. An idle worker has a lease too, unless it has just started or does not listen.
+    unexpired lease in the queue. A worker without messages has a lease too, unless it has just started or does
+    not listen.
     """
     with (
         open_queue(options) as (installation, queue),

@@ -34,7 +34,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Role(StrEnum):
-    """The rights of a user.
+    """The rights of a user of the dashboard. They have nothing to do with roles of PostgreSQL.
 
     See Also:
         :class:`Access`
@@ -88,7 +88,6 @@ class Refused(Exception):
 
 
 async def access_of(request: Request, authorize: Authorize | None) -> Access:
-    """Return the user's access; raise HTTPException if there is none, Refused if the callback returned a Response."""
     if authorize is None:
         return ANYBODY
     decision = authorize(request)
@@ -108,7 +107,6 @@ def csrf_token(request: Request) -> str:
 
 
 def check_origin(request: Request, form: Mapping[str, str]) -> None:
-    """Raise HTTPException unless a page of this dashboard sent the form."""
     origin = request.headers.get("origin")
     foreign = origin is not None and not _is_own(request, origin)
     crossed = request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}

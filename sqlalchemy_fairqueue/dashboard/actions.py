@@ -127,10 +127,7 @@ class Call(View):
         return found
 
     async def act(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of the queue, and record the action in the audit, both in one transaction.
-
-        If the first argument of the verb is the id of a message, or several ids, the audit names these messages.
-        """
+        """Call a verb and audit it in one transaction; an int, list or tuple as first argument must be message ids."""
         about = {name: clean(text)[:_SHOWN] for name, text in self.about.items()}
         ids = next((one for one in arguments[:1] if isinstance(one, (int, list, tuple))), None)
 

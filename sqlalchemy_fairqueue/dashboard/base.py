@@ -108,7 +108,6 @@ class View:
 
     @property
     def queue(self) -> QueueFigures:
-        """The queue that the address names; raises HTTPException if there is none."""
         name = self.chosen or ""
         # Browsers send the line feed of a hidden field as two characters.
         found = self.figures.queues.get(name) or self.figures.queues.get(name.replace("\r\n", "\n"))
@@ -121,10 +120,6 @@ class View:
         return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
 
     def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
-        """Return one page of *queues*; None stands for the property ``queues``.
-
-        The address gives the page's number, and may give a text that the names of all listed queues contain.
-        """
         queues, find = self.queues if queues is None else queues, self.query.get("find", "").strip()
         found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
         text = self.query.get("page", "1")
@@ -158,7 +153,6 @@ class PageBase:
         self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """Return a tenant with the reason of its wait, even if *figures* lack the tenant; None if it does not exist."""
         if self.reading.figures.are_kept_longer:
             queue = await self._queue_now(queue, [channel])
         listed = next((one for one in queue.contention.channels if one.channel == channel), None)
@@ -235,7 +229,6 @@ class PageBase:
         )  # fmt: skip
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
-        """Return a tenant's counts, kept for a moment for all viewers; None if the queue has no such tenant."""
         of, key = self.reading.queue(queue), ("channel", queue, channel)
         found = await self.reading.kept(key, of.channels, channel, seconds=self._moment)
         return found[0] if found else None
@@ -290,7 +283,6 @@ class PageBase:
 
 
 def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float, int, str]:
-    """Return the key that sorts tenants: the longest wait first; those that do not wait come last."""
     waited = queue.waited(channel)
     return waited is None, -(waited.total_seconds() if waited else 0.0), -channel.leased, channel.channel
 

@@ -44,7 +44,6 @@ class EditorField:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values to choose from; empty if people write the value as text."""
         return self.definition.words if isinstance(self.definition, Choice) else ()
 
     @property
@@ -88,7 +87,6 @@ class Change:
 
     @property
     def inputs(self) -> set[str]:
-        """The names of the inputs that request the change."""
         plan = () if self.plan is UNSET else ("plan",)
         return {*self.fields, *plan, *(f"{_RESET}{name}" for name in self.reset)}
 
@@ -123,7 +121,10 @@ def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
 def policy_after(
     stats: ChannelStats, change: Change, plans: Mapping[str, PlanInfo], defaults: ChannelPolicy | None
 ) -> ChannelPolicy:
-    """Return the policy that a tenant would have after a change; raise InvalidArgument if *plans* lack the new plan."""
+    """Return the policy that a tenant would have after a change; raise InvalidArgument if *plans* lack the new plan.
+
+    Without a plan, the fields that the change resets get the values of *defaults*; None stands for ``ChannelPolicy()``.
+    """
     plan = plans.get((stats.plan if change.plan is UNSET else change.plan) or "")
     if isinstance(change.plan, str) and plan is None:
         raise InvalidArgument(f"queue {stats.queue!r} has no plan {change.plan!r}; make it first")

@@ -130,11 +130,9 @@ class Reading:
             return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name that the application gave, with its codec; if it gave none, a new queue."""
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of a queue: in a thread with an Engine, in the event loop with an AsyncEngine."""
         with self.spending(), self._naming_grants():
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(verb, self.engine, *arguments, **named)
@@ -151,7 +149,6 @@ class Reading:
     async def kept(
         self, key: Hashable, verb: Callable[..., R], *arguments: Any, seconds: float | None = None, **named: Any
     ) -> R:
-        """Read like :meth:`read`, and keep the result like :meth:`shared`."""
         return await self.shared(key, lambda: self.read(verb, *arguments, **named), seconds)
 
     @contextmanager
@@ -198,7 +195,6 @@ class Reading:
         return cast("R", await asyncio.shield(kept.task))
 
     def is_at_hand(self, key: Hashable) -> bool:
-        """Return whether the result of a key is kept, or is being read."""
         found = self._kept.get(key)
         return found is not None and (not found.task.done() or found.is_good)
 
@@ -231,7 +227,6 @@ class Reading:
         self.figures.forget()
 
     async def health(self) -> Health | None:
-        """Return doctor's latest findings, after waiting a moment at most for new ones; None if there are none yet."""
         await asyncio.wait([asyncio.ensure_future(self.shared(*self._examination))], timeout=_HEALTH_PATIENCE)
         return self.latest_health()
 

@@ -108,7 +108,6 @@ def spark(values: Sequence[float]) -> str:
 
 
 def buckets(times: HandlerTimes) -> list[tuple[int, str]]:
-    """Return the number of attempts and a label for each bucket of handler times; the shortest times come first."""
     bounds = ["0", *map(format_duration, HANDLER_BOUNDS), ""]
     return [
         (count, f"{count:,} from {low} {f'to {high}' if high else 'on'}")

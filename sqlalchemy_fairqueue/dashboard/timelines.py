@@ -55,7 +55,6 @@ class Step:
 def timeline(
     message: MessageDetails | None, letter: DeadLetterInfo | None, attempts: Sequence[AttemptDetails], now: datetime
 ) -> list[Step]:
-    """Return the steps of a message or dead letter, the first one first; *attempts* are those that were recorded."""
     one = message or letter
     assert one is not None  # noqa: S101 - one of them is given
     steps = [Step(one.enqueued_at, "enqueued"), *_attempts(attempts, one.enqueued_at)]
@@ -74,7 +73,6 @@ def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, 
 
 
 def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
-    """Return the steps of a message that has ended: its attempts, and its end unless the last attempt was the end."""
     steps = [Step(one.enqueued_at, "enqueued") for one in attempts[:1]]
     steps += _attempts(attempts, attempts[0].enqueued_at) if attempts else ()
     end = end_of(kept, attempts)
@@ -141,7 +139,6 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """Return the link to a message's trace; None without an *address*, or without a valid ``traceparent``."""
     try:
         found: Any = json.loads(headers) if isinstance(headers, str) else headers
     except ValueError:

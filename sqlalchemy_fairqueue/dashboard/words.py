@@ -169,10 +169,7 @@ def share_of(queue: QueueFigures) -> str:
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures) -> tuple[Share, ...]:
-    """Return one or two shares of a tenant.
-
-    In a queue that is fair by cost or seconds, the first share is by this measure. The last one is always by messages.
-    """
+    """Return a tenant's shares: by cost or seconds if its queue is fair by that, then always by messages."""
     share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
     if queue.fair_by == "messages":
         return (Share(share, _MESSAGES_OUT),)

@@ -41,7 +41,7 @@ def settings_json(values: Mapping[str, Any]) -> str:
 
 
 def new_policy_json(policy: ChannelPolicy) -> str | None:
-    """Return the policy of new channels as JSON; None for ``ChannelPolicy()``, which SQL functions use by default."""
+    # SQL functions use this policy by default.
     if policy == ChannelPolicy():
         return None
     return policy_json({name: getattr(policy, name) for name in POLICY})

@@ -280,10 +280,10 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 
 
 def refusal(connection: Connection, target: Target, doing: str, **which: str | list[int]) -> dict[str, Any]:
-    """Return the details with which ``fq_refuse`` would refuse an outcome. *which* are parameters of ``fq_refuse``.
+    """Return the details of the error that ``fq_refuse`` would raise. *which* are parameters of ``fq_refuse``.
 
-    If ``outcome`` is "full", the details have ``max_backlog``, the bound of ``channel``. If ``outcome`` is "lost", they
-    have ``holder``: the consumer that now holds the message with the lowest of ``message_ids``, or None.
+    If its ``outcome`` is "full", the details have ``max_backlog``, the bound of its ``channel``. If "lost", they have
+    ``holder``: the consumer that now holds the message with the lowest of its ``message_ids``, or None.
     """
     asked = {**dict.fromkeys(("channel", "ordinal", "message_ids")), **which}
     detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, fails=False, **asked).value(connection))

@@ -45,7 +45,6 @@ class Refusal(NamedTuple):
 
 
 def sqlstate_of(error: BaseException | None) -> str:
-    """Return the SQLSTATE of an error of SQLAlchemy or a driver; empty if it is not from the server."""
     error = getattr(error, "orig", error)
     # The attribute of psycopg and of asyncpg through SQLAlchemy; then that of psycopg2.
     return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
@@ -128,7 +127,6 @@ def refuse(error: StatementError, doing: str, parameters: Mapping[str, Any]) -> 
 
 
 def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> FairQueueError | None:
-    """Return this package's error for a refusal of the database; None if no error class has the SQLSTATE."""
     refusal = refusal_of(error)
     kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
     if kind is None:

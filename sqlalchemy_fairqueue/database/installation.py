@@ -76,7 +76,7 @@ def _check_version(version: int, schema: str | None) -> None:
 
 
 def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> bool:
-    """Install the newest version of fairqueue's schema if none is there; for tests and scripts without migrations.
+    """Install the newest version of fairqueue if no version is there; for tests and scripts without migrations.
 
     With Alembic, use ``op.create_fairqueue`` instead. In asynchronous programs:
     ``await connection.run_sync(install_fairqueue)``.
@@ -84,13 +84,14 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
     Args:
         where: An engine: the call commits a transaction of its own, and waits if another process installs meanwhile. A
             connection: the call uses the open transaction, and fails if another process installs meanwhile.
-        schema: Created if it is missing. None: the connection's default schema.
+        schema: The schema to install in; it is created if it is missing. None: the connection's default schema.
 
     Returns:
-        True if it was installed now; False if a usable version was there.
+        True if fairqueue was installed now; False if a version that this library can use was there.
 
     Raises:
-        SchemaMismatch: An older version is there (the text has the migration to write), or fairqueue's names are taken.
+        SchemaMismatch: A version that is too old for this library is there; the text has the migration to write. Or no
+            version is there, but objects with names of fairqueue are.
         AutocommitError: The connection commits each statement by itself.
         IsolationError: The transaction is read-only.
         ValueError: PostgreSQL cannot store the schema's name, or the database is not PostgreSQL.

@@ -223,7 +223,6 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the parameters of ``fq_make_group`` for the follow-ups of a group; if there are none, each is None."""
     # Not an empty array, since no driver writes one of contents.
     kept = signature("fq_make_group").parameters
     return {name: values or None for name, values in _arrays(messages).items() if name in kept}
@@ -243,7 +242,6 @@ def make_due(target: Target, message: int | MessageName) -> Call:
 
 
 def find_messages(target: Target, *, limit: int, scan: int, **which: str | int | None) -> Call:
-    """Return the call that finds a page of ids; *which* are parameters of ``fq_find_messages``, by default null."""
     asked = dict.fromkeys(("channel", "state", "kind", "step", "at", "message_id")) | which
     return target.call("fq_find_messages", "find messages of", limit=limit, scan=scan, **asked)
 
@@ -286,10 +284,7 @@ def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime
 def read_attempts(
     connection: Connection, target: Target, *, limit: int, scan: int, chars: int = 10_000, **which: str | int | None
 ) -> tuple[list[AttemptDetails], str | None]:
-    """Return a page of ended attempts, the last first, and where the next page begins; None if this page is the last.
-
-    *which* are other parameters of ``fq_recent_attempts``, by default null.
-    """
+    """Return a page of ended attempts, the last first, and where the next page begins; None if there is no next one."""
     asked = dict.fromkeys(("message_id", "channel", "kind", "outcome", "xid", "id")) | which
     page: Row = {"limit": limit, "scan": scan, "chars": chars}
     rows = target.read(connection, "fq_recent_attempts", "read the last attempts of", Row, **page, **asked)
@@ -301,7 +296,6 @@ def read_attempts(
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
-    """Return the last *limit* attempts at a message that have ended, the oldest first."""
     attempts, _ = read_attempts(connection, target, message_id=message_id, limit=limit, scan=limit, chars=chars)
     return attempts[::-1]
 
@@ -386,6 +380,6 @@ def fold_groups(connection: Connection, schema: str | None, *, limit: int, group
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
-    """Group the newest *limit* dead letters, the largest group first. Each group has up to *ids* message ids."""
+    """Group the newest *limit* dead letters by kind, reason and error, largest first, with up to *ids* ids each."""
     doing = "read the dead letters of"
     return target.read(connection, "fq_dead_letter_groups", doing, DeadLetterGroup, limit=limit, ids=ids)

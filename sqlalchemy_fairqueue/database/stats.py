@@ -72,7 +72,7 @@ def read_clock(connection: Connection, schema: str | None) -> datetime:
 
 
 def sample_context(connection: Connection, schema: str | None) -> SampleContext:
-    """Return the time and the snapshot of this statement; in REPEATABLE READ all statements have this snapshot."""
+    """Return the time and the snapshot of one statement. In REPEATABLE READ the whole transaction has this snapshot."""
     [row] = call(schema, "fq_now", "read the clock of the queues", _SAMPLE).rows(connection)
     return SampleContext(instant(row.now), row.snapshot)
 
@@ -119,7 +119,10 @@ def read_channel_stats(
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to stop a queue's workers of one name, known to the reader. A new request has a new *requested_at*."""
+    """A request to the workers of one name in a queue to stop. A new request has a new *requested_at*.
+
+    The name is no field, since :func:`read_stop_requests` returns only requests to the name that its caller gives.
+    """
 
     queue: str
     requested_by: str
@@ -133,7 +136,6 @@ def read_contention(connection: Connection, target: Target, *, limit: int) -> Co
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """Return for each queue what ``queue.admin.contention`` returns for one queue, in one statement."""
     doing = "read the contention of"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)

@@ -30,9 +30,9 @@ def parse_upload(delivery: Delivery, session: Session) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """Parse files in a worker process until the run has ended.
+    """Parse files in this process, as a worker, until the run of the demo has ended.
 
-    ``ended(seconds)`` waits at most so long, and returns whether the run has ended; ``ended(None)`` waits for the end.
+    ``ended(seconds)`` waits at most *seconds* and returns whether the run has ended. ``ended(None)`` waits for the end.
     """
     with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
         ended(None)

@@ -30,7 +30,7 @@ def line_up(session: Session, upload: Upload) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """Parse files in a worker process until the run has ended; *ended* is as in ``fair.run``."""
+    """Parse files in this process, as a worker, until the run of the demo has ended; *ended* is as in ``fair.run``."""
     while not ended(0 if _work(engine, name) else _IDLE):
         pass
 

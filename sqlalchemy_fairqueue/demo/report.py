@@ -53,7 +53,7 @@ def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> str:
 
 
 def forecast(history: RecordedHistory, scenario: Scenario = FIRST_COME) -> float:
-    """Return ``files_ahead`` of a replay of the history under a scenario."""
+    """Return how many files a small customer's file waits for on average if *history* is replayed under *scenario*."""
     from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 
     rows = replay_queue(history.attempts, scenario).to_pylist()

@@ -1,4 +1,4 @@
-"""A run of one service: customers upload and workers parse until all is done; one worker is killed.
+"""A run of the app on one service, the fair queue or the job table: customers upload, workers parse, one is killed.
 
 A wait is the time from the transaction of the upload to the result, both by the database's clock.
 """
@@ -51,10 +51,9 @@ class Visit:
 
 
 def make_visits(seed: int, limit: int | None) -> list[Visit]:
-    """Return the visits: Bob's, with at most *limit* files of the standard library, and ten others of up to five files.
+    """Return Bob's visit, of at most *limit* files of the standard library, then ten others of up to five files each.
 
-    The others come one by one: the first when the number of parsed files reaches about 5 percent of the number of
-    Bob's files, the last at about 60 percent. So they come long before his backlog is gone.
+    The others come while Bob's files are parsed: the first at about 5 percent of them, the last at about 60 percent.
     """
     random = Random(seed)  # noqa: S311 - a repeatable scenario, no secret
     found = (path for path in LIBRARY.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(LIBRARY).parts))
@@ -140,8 +139,7 @@ def app_database(server: URL) -> Iterator[Engine]:
 def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:
     """Let the customers visit a service, and yield the state of the run repeatedly, until all files are parsed.
 
-    Once some files are parsed, a worker that has leased files is killed. If no worker has leased a file, the demo looks
-    again a moment later. If the killed worker has completed all of its files after all, another worker is killed.
+    Once some files are parsed, a worker that has leased files is killed.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
@@ -211,7 +209,10 @@ def left(session: Session) -> int:
 
 
 def check(run: Run, engine: Engine, visits: list[Visit]) -> dict[str, int]:
-    """Return totals by name, like ``lines``; raise DemoError unless every file has one result and no work is left."""
+    """Return the totals ``lines``, ``functions``, ``classes`` and ``errors`` of all files.
+
+    Raise DemoError unless every file has exactly one result and no work is left.
+    """
     results = Counter({key: 0 for visit in visits for key in visit.files})
     results.update(file.key for file in run.files if file.done)
     wrong = [f"{key} has {count}" for key, count in results.items() if count != 1]

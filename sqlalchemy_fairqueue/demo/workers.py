@@ -69,7 +69,6 @@ class Workers:
             self.ready += self._pipe.recv()
 
     def end(self) -> None:
-        """End all workers; kill those that have not ended after some seconds."""
         self._pipe.close()
         for member in self.members.values():
             member.join(5)
@@ -79,7 +78,6 @@ class Workers:
 
 @contextlib.contextmanager
 def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
-    """Run workers during the ``with`` block. It begins when all are ready; raise DemoError if one ends before that."""
     running = Workers(service, url)
     try:
         for _ in range(size):

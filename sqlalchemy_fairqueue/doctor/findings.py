@@ -80,10 +80,7 @@ _QUALIFIER = "fairqueue.fq_"
 
 @once_a_schema
 def query(name: str, schema: str | None = None) -> TextClause:
-    """Return the statement of the file ``queries/<name>.sql``, for the installation in a schema.
-
-    A file names fairqueue's objects as ``fairqueue.fq_...``. Without a schema, the search_path must find them.
-    """
+    """Return the statement ``queries/<name>.sql``; if *schema* is None, the search_path must find fairqueue."""
     return text(_statement(name).replace(_QUALIFIER, f"{qualifier(schema)}fq_"))
 
 
@@ -164,7 +161,7 @@ def check(
     tables: tuple[str, ...] = (),
     any_version: bool = False,
 ) -> Callable[[Found], Check]:
-    """Make a function a check; the arguments are the attributes of :class:`Check`."""
+    """Return a decorator that makes a :class:`Check` of a function; the arguments become attributes of the Check."""
     return lambda function: Check(function, nothing, functions, tables, any_version)
 
 

@@ -39,7 +39,6 @@ _GRACE = timedelta(minutes=1)
 
 @check(functions=("fq_queues", "fq_stats", "fq_now", "fq_trend"))
 def check_queues(context: CheckContext) -> Iterator[Finding]:
-    """Yield what :func:`judge_queue` finds in each queue; a queue that is served well gets a finding that says so."""
     connection, schema = context.connection, context.schema
     names = sorted(read_queues(connection, schema))
     if context.queue is not None and context.queue not in names:
@@ -71,7 +70,6 @@ def check_leases(context: CheckContext) -> Iterator[Finding]:
 
 @check("a session listens for every consumer that waits", tables=("fq_lease",))
 def check_waits(context: CheckContext) -> Iterator[Finding]:
-    """Find consumers that wait although no session listens for them, so that producers notify them in vain."""
     # A single sample would mislead: a worker that stops ends its wait a moment after its listener is gone.
     unheard = persistent_rows(
         context.connection, lambda: {row.id: row for row in context.execute("unheard_waits", queue=context.queue)}
@@ -169,7 +167,6 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
 def summary_of(
     queues: Collection[QueueStats], now: datetime, pasts: Mapping[str, Sequence[Point]] = MappingProxyType({})
 ) -> str:
-    """Return the sentence of :func:`summary` about what :func:`judge_queue` finds in the queues."""
     judged = (judge_queue(stats, now, LONG, pasts.get(stats.queue, ())) for stats in queues)
     return summary(list(chain.from_iterable(judged)), queues, now)
 
@@ -229,7 +226,6 @@ _OLDEST = 100_000
     tables=("fq_message", "fq_dead_letter", "fq_channel"),
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
-    """Find kinds with a message that died in the last hour, failed 3 times or more, or was released 3 times or more."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (

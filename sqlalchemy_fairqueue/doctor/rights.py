@@ -64,7 +64,6 @@ ALL_TABLES = (
 
 @check()
 def check_privileges(context: CheckContext) -> Iterator[Finding]:
-    """Check that the role may use the schema and execute the functions that its work needs."""
     schema, kind = context.schema, context.role.value
     role = context.execute("schema_usage", schema=schema).one()
     values = {"role": role.name, "kind": kind}
@@ -113,10 +112,7 @@ _HARMLESS = {("schema", "usage")}
 
 @check(functions=("fq_grants",))
 def check_grants(context: CheckContext) -> Iterator[Finding]:
-    """Find rights that roles other than the owner have without a grant, and grants that do not give what they say.
-
-    ``--allow 'grant app_web'`` leaves out role ``app_web``.
-    """
+    """Find rights that roles other than the owner have without a grant, and grants that do not give what they say."""
     if context.version not in versions() or not may_read_grants(context.connection, context.schema):
         return
     grants = read_grants(context.connection, context.schema)

@@ -129,7 +129,6 @@ _FIRST = timedelta(minutes=5)
 
 @check(tables=("fq_queue",))
 def check_history(context: CheckContext) -> Iterator[Finding]:
-    """Check the history's partitions, and that no row has a transaction id that this server has not assigned yet."""
     yield from _partitions(context)
     yield from _impostors(context)
     yield from _transactions(context)

@@ -178,7 +178,6 @@ _MAX_DEAD_ROWS = 50_000
 
 @check()
 def check_vacuum(context: CheckContext) -> Iterator[Finding]:
-    """Check that vacuum removes the dead rows that every update and delete leaves."""
     settings = context.execute("vacuum_settings").one()
     if not settings.autovacuum or not settings.counts:
         name = "autovacuum" if not settings.autovacuum else "track_counts"

@@ -91,7 +91,10 @@ class Programs:
         return Programs(folder / self.directory.relative_to(self.trees[0].parent))
 
     def copy_below(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
-        """Copy the programs into the new *folder*. *make_folder* creates a folder that the server's account owns."""
+        """Create *folder*, and copy the programs into it.
+
+        *make_folder* is called with the path of each folder to create. The server's account must own the new folder.
+        """
         make_folder(folder)
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:

@@ -60,10 +60,6 @@ class Account:
 
     @classmethod
     def for_server(cls) -> Account:
-        """Return ``nobody`` if this process runs as root, else its own account.
-
-        Raise EmbeddedServerError on Windows, and for root on a system without the account ``nobody``.
-        """
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
         import pwd  # noqa: PLC0415 - not on every system
@@ -307,10 +303,7 @@ def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create the database *name*, and drop it at the end of the ``with`` block, as `scratch_database` does.
-
-    *server* must be in AUTOCOMMIT. *options* are written after the name in CREATE DATABASE.
-    """
+    """Create a database for the ``with`` block. *server* must be in AUTOCOMMIT; *options* end the CREATE DATABASE."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")

@@ -35,10 +35,14 @@ class Sample:
     """What ``top`` shows at an instant of the database's clock. The samples that workers keep are of another kind.
 
     Attributes:
-        since: The time since the previous sample. None: there is no previous sample, or the clock was set back. Then
-            *changes* and *rates* are empty.
+        since: The time since the previous sample. None: there is no previous sample, or the clock was set back.
         channels: The busy channels, and channels that had messages in the previous sample or completed messages since.
             Each channel that waits has the reason of its wait.
+        changes: By how many messages each (queue, channel) grows a second; empty if *since* is None.
+        rates: The completions a second of each (queue, channel) whose queue records its history; empty if *since* is
+            None.
+        changes: By how many messages each channel grows a second; empty if *since* is None.
+        rates: Completions a second of each channel whose queue records a history; empty if *since* is None.
         snapshot: The snapshot as PostgreSQL writes it; the next sample counts the completions since then.
     """
 
@@ -52,20 +56,16 @@ class Sample:
 
     @property
     def total(self) -> int:
-        """How many channels the queues have, idle ones too."""
         return sum(one.channels for one in self.queues)
 
     def change(self, stats: ChannelStats) -> float | None:
-        """Return by how many messages a channel grows a second; None if *since* is None."""
         return self.changes.get(_key(stats))
 
     def rate(self, stats: ChannelStats) -> float | None:
-        """Return a channel's completions a second; None if *since* is None, or if its queue records no history."""
         return self.rates.get(_key(stats))
 
 
 def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], previous: Sample | None) -> Sample:
-    """Take a sample of *queues*, in one snapshot."""
     with engine.connect() as connected:
         connection = isolate(connected, REPEATABLE_READ)
         context = sample_context(connection, schema)

@@ -34,7 +34,6 @@ class Gauge:
     unit: str = ""
 
     def values(self, queue: QueueFigures) -> list[tuple[str | float | None, float]]:
-        """Return the gauge's values as pairs: the value of the label, or None without a label, and the figure."""
         found = self.get(queue)
         if found is None:
             return []

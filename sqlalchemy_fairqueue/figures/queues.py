@@ -51,12 +51,11 @@ _RIVALS = 20
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
-    """Return the time from *since* to *now*, or zero if that is negative; None if *since* is None."""
     return max(now - since, now - now) if since else None
 
 
 def behind(stats: QueueStats, now: datetime) -> timedelta:
-    """Return how far workers are behind: the wait of the oldest ready message, or zero if no message is deliverable."""
+    """Return how long the oldest ready message has waited; zero if none is deliverable: then workers are not behind."""
     return (age(stats.oldest_ready_at, now) if stats.deliverable else None) or timedelta()
 
 
@@ -65,10 +64,7 @@ AGAIN = 3
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
-    """Return as text how often a message was released, if this is a problem; otherwise None.
-
-    It is a problem if the message is scheduled, has no error, and was released ``AGAIN`` times or more.
-    """
+    """Return as text how often a message was released, if this is a problem; otherwise None."""
     times = message.deliveries - message.attempts
     if times < AGAIN or message.error is not None or message.due_at <= now:
         return None
@@ -80,9 +76,9 @@ class QueueFigures:
     """A queue at an instant, by the database's clock.
 
     Attributes:
-        contention: The channels that wait longest, those with the most leased messages, and channels that have
-            scheduled or held messages but no ready one, with the reasons of waits.
-        consumers: Its consumers; if there are more than ``SHOWN``, those with the most messages.
+        contention: The channels that wait longest, the channels with the most leased messages, and channels that have
+            scheduled or held messages but no ready one. Each channel that waits has the reason of its wait.
+        consumers: The queue's consumers. If there are more than 200 (``SHOWN``), the 200 with the most messages.
         completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or the queue records
             no history.
         change_per_second: By how many messages the queue grows a second. None: ``Figures.since`` is None.
@@ -115,11 +111,9 @@ class QueueFigures:
 
     @property
     def oldest_ready(self) -> timedelta | None:
-        """The wait of the oldest ready message; None if nothing is ready."""
         return age(self.stats.oldest_ready_at, self.at)
 
     def waited(self, channel: ChannelDemand) -> timedelta | None:
-        """Return how long the oldest ready message of a channel waits; None if nothing is ready."""
         return age(channel.oldest_ready_at, self.at)
 
     @property
@@ -137,7 +131,6 @@ class QueueFigures:
 def with_reasons(
     connection: Connection, schema: str | None, figures: QueueFigures, contention: Contention
 ) -> QueueFigures:
-    """Return a copy of *figures* with *contention*, in which each channel that waits has the reason of its wait."""
     channels = with_waits(figures.stats, contention, figures.limits, contention.channels, figures.at)
     channels = with_longest_out(connection, Target(schema, figures.name), channels)
     return replace(figures, contention=replace(contention, channels=channels))
@@ -280,10 +273,10 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return *one*, a channel in a bounded reading, with counts corrected by *known*, its earlier figures.
+    """Return *one*, as ``read_competition`` read it, with counts corrected by *known*, the channel's earlier figures.
 
-    If the channel has a ready message, the reading counted its scheduled messages as ready, too. *is_all* says that the
-    reading counted all leased messages of the queue. If it did not, it may have missed leased messages of the channel.
+    If the channel has a ready message, ``read_competition`` counts its scheduled messages as ready, too. *is_all* says
+    that ``read_competition`` counted all leased messages of the queue. If not, it may have missed some of the channel.
     """
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one

@@ -84,11 +84,10 @@ class SharedFigures:
 
     @property
     def latest(self) -> Figures | None:
-        """The figures that were read last, however old; None if there are none."""
         return self._latest
 
     def past(self, queue: str) -> Sequence[Point]:
-        """Return the past of a queue, the oldest first."""
+        """Return a point for each of the last readings of a queue, the oldest first."""
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
@@ -98,12 +97,11 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Return how many attempts were completed, counted only between readings that are at most ``LATELY`` apart."""
+        """Return how many completions readings counted. A reading over ``LATELY`` after the last one counts none."""
         return self._completed[queue]
 
     @property
     def are_kept_longer(self) -> bool:
-        """Whether the figures are kept for longer than *keep*, since it took long to read them."""
         return self._period > self._keep
 
     @property
@@ -139,7 +137,6 @@ class SharedFigures:
             self._lock.release()
 
     async def aget(self) -> Figures:
-        """Return the figures as :meth:`get` does, without blocking the event loop."""
         if (figures := self._fresh()) is not None:
             return figures
         latest = self._latest

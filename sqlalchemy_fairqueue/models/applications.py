@@ -98,11 +98,13 @@ class ChannelMixin(columns.fq_channel):
 
 @mapping("the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)", key=("channel_id",))
 class ChannelStateMixin(PausableMixin, columns.fq_channel_state):
-    """The state row of a channel: its policy, and what the dispatcher knows of it.
+    """The state row of a channel: its policy, and what the dispatcher knows of the channel.
 
-    Instants other than ``paused_at`` are plain numbers of microseconds since 1970, and may be negative. The head is
-    None while the dispatcher knows of no message in the channel. ``backlog`` leaves out messages whose signals are not
-    heard yet. ``problem`` tells why a dequeue has paused the channel.
+    ``paused_at`` is a datetime. All other instants are numbers of microseconds since 1970. ``head_message_id`` is the
+    first message that the dispatcher knows of, and ``head_dequeue_at`` is the ``dequeue_at`` of this message, which may
+    be negative (see :class:`Message`). Both are None while the dispatcher knows of no message in the channel.
+    ``backlog`` leaves out messages whose signals are not heard yet. ``problem`` tells why a dequeue has paused the
+    channel.
     """
 
     channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
@@ -232,9 +234,10 @@ class PlanMixin(columns.fq_plan):
 
 @mapping("use queue.configure_channel(session, channel, plan=...)")
 class ChannelPlanMixin(columns.fq_channel_plan):
-    """The plan that a channel follows, and in ``overridden`` the columns of its policy that are set for it alone.
+    """The plan that a channel follows, if any, and the columns of its policy that are set for this channel alone.
 
-    Once a channel has had either, it has a row. ``revision`` is the plan's revision when the channel got its policy.
+    ``overridden`` lists these columns. A channel gets its row when it first follows a plan or is configured, and keeps
+    the row until the channel is forgotten. ``revision`` is the plan's revision when the channel got its policy.
 
     See Also:
         :class:`Plan`
@@ -282,8 +285,9 @@ class ResultMixin(columns.fq_result):
 class ScheduleMixin(columns.fq_schedule):
     """A schedule of a channel: what it enqueues, and when.
 
-    All slots up to ``done_until`` have been run, or skipped by ``catch_up``. ``next_at`` is the slot after them.
-    ``due_at`` is when workers look at the schedule again.
+    All slots up to ``done_until`` have been run or skipped. ``next_at`` is the slot after ``done_until``; None if no
+    worker has found that slot. ``due_at`` is when workers look at the schedule again: as a rule at ``next_at``, but
+    also after a change, after a failure, and at least once a day. ``due_at`` is None while the schedule is paused.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -380,15 +384,20 @@ class SignalMixin(columns.fq_signal):
 
 @mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
-    """What one queue has drawn from a shared limit. The row whose queue is '' holds the state of the limit as a whole.
+    """How much of a shared limit a queue has used so far, in virtual time, to share the limit fairly among its queues.
 
-    The header of ``fq_limit_share.sql`` in the package defines the columns.
+    If ``queue`` is '', the row holds the state of the limit as a whole. The header of ``fq_limit_share.sql`` in the
+    package defines the columns.
     """
 
 
 @mapping("queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(columns.fq_group_followup):
-    """A follow-up of an unfinished group: the group's argument *on_failure* if ``on_failure`` is true, else *then*."""
+    """A follow-up that was given to ``queue.group``. The row is kept until the group is finished.
+
+    The column ``on_failure`` is true for the follow-up given as *on_failure*, and false for the follow-up given as
+    *then*.
+    """
 
 
 @mapping("queue.group makes groups, and workers finish them")
@@ -445,7 +454,9 @@ class StopRequestMixin(columns.fq_stop_request):
 
 @mapping("use queue.admin.record_audit(session, ...)")
 class AuditMixin(columns.fq_audit):
-    """What ``who`` did in the last 90 days to a queue, a channel or a message; with no ``queue``, to the installation.
+    """An action of ``who`` on a queue, a channel or a message, kept for 90 days.
+
+    If ``queue`` is None, the action was on the whole installation.
 
     See Also:
         :class:`History`
@@ -463,7 +474,10 @@ class SampleMixin(columns.fq_sample):
 
 @mapping("workers of the queue write it each hour")
 class SizeMixin(columns.fq_size):
-    """The size of one of the ten largest tables at a full hour, in bytes. ``fairqueue doctor`` shows their growth."""
+    """The size in bytes, with indexes, that one of the ten largest tables of the installation had at a full hour.
+
+    ``fairqueue doctor`` shows how these tables grow.
+    """
 
 
 @mapping("workers of the queue write it in their housekeeping")

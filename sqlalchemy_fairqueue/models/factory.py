@@ -81,14 +81,15 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
 
     The classes share only the MetaData with the Base. Their names do not clash with yours. A relationship needs the
     class itself, ``relationship(models.Message, ...)``, since a name in quotes means a class of your Base. For classes
-    that inherit from your Base, use the mixins. Rows can be pickled; another process can unpickle them if *base* is a
-    global of a module that it can import.
+    that inherit from your Base, use the mixins. Rows can be pickled. Another process can unpickle them if *base* is a
+    global of a module that the other process can import.
 
     Args:
-        schema: The schema of the installation. None: that of the MetaData, or else the connection's default schema.
+        schema: The schema of the installation. None: the MetaData's schema, or else the connection's default schema.
 
     Raises:
-        ValueError: The MetaData already has a table of one of these names in that schema, mapped by your own class.
+        ValueError: In that schema, the MetaData already has a table with the name of a fairqueue table, such as
+            ``fq_message``, and this function did not make it. For example, a class of yours maps it.
 
     Example:
         >>> class Base(DeclarativeBase): ...

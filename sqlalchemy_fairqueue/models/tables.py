@@ -206,7 +206,6 @@ _NUMBERS: Final[Mapping[str, Collection[str]]] = {"fq_channel_state": ("due_at",
 
 @cache
 def columns_of(table: str) -> type[FairqueueMixin]:
-    """Return a base of mixins with the name and the columns of a table; AttributeError if there is no such table."""
     numbers = _NUMBERS.get(table, ())
     columns = {
         name: _column(facts, _type(name, facts, as_number=name in numbers)) for name, facts in _of(table, "column")

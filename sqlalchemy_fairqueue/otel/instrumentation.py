@@ -246,7 +246,6 @@ def _measured(queue: str, name: str) -> dict[str, str]:
 
 
 def _seen(span: Span, outcome: Any) -> Any:
-    """Return *outcome* unchanged. If *outcome* is a Retry, a Release or a Bury, first note this on the span."""
     returned = outcome if isinstance(outcome, type) else type(outcome)
     for kind in (Retry, Release, Bury):
         # A subclass of the application counts as the library's class.

@@ -23,7 +23,6 @@ _FIELDS = ("traceparent", "tracestate")
 
 
 def injected(context: SpanContext) -> dict[str, str]:
-    """Return the headers that carry the context of a span; none if there is no span."""
     # The propagator writes the same, but takes four times as long. To unpack a SpanContext, which is a tuple, saves a
     # call for each property. ``_FLAGS`` saves the formatting of an integer.
     trace_id, span_id, _, flags, state, is_valid = context
@@ -37,7 +36,6 @@ def injected(context: SpanContext) -> dict[str, str]:
 
 
 def extracted(headers: Mapping[str, Any] | None) -> Context | None:
-    """Return the context of the trace that headers carry, or None."""
     if not headers:
         return None
     carrier = {name: value for name in _FIELDS if isinstance(value := headers.get(name), str)}
@@ -52,6 +50,5 @@ def span_context(context: Context) -> SpanContext:
 
 
 def links(deliveries: Iterable[Delivery]) -> list[Link]:
-    """Return links to the spans in which deliveries were enqueued, as far as they were traced."""
     contexts = (extracted(delivery.headers) for delivery in deliveries)
     return [Link(span_context(context)) for context in contexts if context is not None]

@@ -81,7 +81,6 @@ def on_engine(method: Callable[Concatenate[S, Engine, P], R]) -> Verb[S, Engine,
 
 
 def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb[PlainSession, AwaitedSession, P, R]:
-    """Annotate a function that works on a session; on an async session it returns a coroutine."""
     return function  # type: ignore[return-value]
 
 
@@ -145,7 +144,6 @@ class QueueBase:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
     def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:
-        """Record operations on a session; send them at once on other targets. Return *result*, such as a receipt."""
         if (session := session_of(where)) is not None:
             if operations:
                 record(session, operations)

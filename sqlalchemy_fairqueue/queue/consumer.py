@@ -75,7 +75,6 @@ class Consumer:
 
     @property
     def lease_id(self) -> int | None:
-        """The id of the newest remembered lease, or None if no lease is remembered."""
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:

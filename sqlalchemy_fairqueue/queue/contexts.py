@@ -280,12 +280,12 @@ class Context:
 
 
 def called(context: Context, function: Callable[[], Any]) -> Any:
-    """Call a handler that is not async, then flush its session, so that middleware sees an error of the flush too."""
     before = handling.get()
     handling.set(context.delivery)
     try:
         result = function()
         if (session := session_of(context.session)) is not None:
+            # Flushed here, so that middleware sees an error of the flush too.
             session.flush()
             context._variables = copy_context()  # noqa: SLF001 - a part of it
         return result
@@ -386,7 +386,6 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the middleware of the handler's sort, async or plain; raise WorkerError if all is of the other sort."""
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
         kind, other = ("async", "plain") if handler.asynchronous else ("plain", "async")

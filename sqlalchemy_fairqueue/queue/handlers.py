@@ -149,7 +149,6 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the resource of type *wanted*, or None. If several have it, raise an error about *whose*."""
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
         raise InvalidArgument(f"{whose} may be any of the resources {', '.join(found)}; take one by its name")
@@ -202,7 +201,7 @@ _NOT_A_FUNCTION = "; a typed job is its own handler already: schedule it by job.
 
 
 class JobOptions(TypedDict, total=False):
-    """Options of a handler or job that do not change which arguments its function takes."""
+    """All options of a handler or job but ``batch``, which changes what the function takes."""
 
     retry: RetryPolicy | None
     timeout: timedelta | None
@@ -210,7 +209,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class HandlerOptions(JobOptions, total=False):
-    """All options of a handler or job: those of JobOptions, and ``batch``, which makes the function take a list."""
+    """All options of a handler or job, with ``batch``."""
 
     batch: Batch | None
 
@@ -386,7 +385,6 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
 
 
 def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
-    """Tell the database which kinds have on_dead handlers, so that it adds a message for each dead letter of these."""
     if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
         target.call("fq_follow_dead", "follow dead letters of", kinds=kinds).rows(connection)
 

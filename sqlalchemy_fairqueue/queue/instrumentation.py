@@ -31,7 +31,7 @@ class Instrumentation(Protocol):
     def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]: ...
 
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
-        """Return a context manager to put around the statement that settles a worker's deliveries."""
+        """Return a context manager, for instance a span, to put around the statement that settles *deliveries*."""
         ...
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
@@ -49,7 +49,6 @@ installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """Return a context manager for a settling statement; it does nothing without instrumentation or deliveries."""
     instrumentation = installed.instrumentation
     if instrumentation is None or not (found := deliveries()):
         return nullcontext()

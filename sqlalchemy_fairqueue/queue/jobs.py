@@ -70,7 +70,7 @@ class Job(Generic[C, P, R_co]):
         return f"<job {self.kind!r} of {self.queue!r}>"
 
     def __reduce__(self) -> Any:
-        """Pickle the job by its name, as functions are; a child process imports it."""
+        # By its name, as functions are pickled; a child process imports it.
         return getattr(self, "__qualname__", self.kind)
 
     def on_dead(self, function: F, /) -> F:
@@ -347,7 +347,6 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Return whether *parameter* takes "context" or "session" (*name*): it has this name or a fitting annotation."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):

@@ -228,7 +228,6 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
 def checked_message(
     message_id: int | None, *, channel: str | None = None, key: str | None = None, ordering_key: str | None = None
 ) -> int | MessageName:
-    """Check that a call names a message either by its id or by keys in a channel, and return the id or the name."""
     named = channel is not None and (key is not None or ordering_key is not None)
     if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
         raise InvalidArgument(

@@ -97,7 +97,6 @@ class PayloadSchema:
         return self._convert(payload, payload if isinstance(payload, Mapping) else {})
 
     def check_known(self, payload: Any) -> None:
-        """Raise PayloadError for an argument that the function does not take and *former* does not name."""
         if self._known is None or not isinstance(payload, Mapping):
             return
         if unknown := sorted(payload.keys() - self._known - self._former):
@@ -179,7 +178,6 @@ class ResultSchema:
         self._type = _result_type(function, is_batch=is_batch)
 
     def plain(self, value: Any) -> Any:
-        """Convert a returned value to plain values, or raise PayloadError as :meth:`PayloadSchema.encode` does."""
         plain = _plain(value, f"job {self.kind!r} returned")
         found = self._converted(plain, f"job {self.kind!r} returned {value!r:.80}")
         if (loss := _loss(value, found, f"job {self.kind!r} returned", "$")) is not None:
@@ -420,6 +418,5 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return what a payload keeps of a moment: its text, and whether it has no time zone."""
     # ``==`` is false between two zones for a local time that a clock change repeats or skips.
     return moment.isoformat(), moment.tzinfo is None

@@ -311,7 +311,6 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def results_of_batch(result: object, count: int) -> list[Any]:
-    """Return the result of each message of a batch. A value other than None or a fitting list gives UnkeptValues."""
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count
     if isinstance(result, list) and len(result) == count:

@@ -40,7 +40,6 @@ def annotations_of(function: object) -> dict[str, Any]:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a function's annotations, by name, without annotations that cannot be resolved."""
     hints: dict[str, Any] = {}
     for name, annotation in annotations_of(inspect.unwrap(function)).items():
         # Resolved one by one, since an annotation that only type checkers know must not hide the others.
@@ -63,7 +62,6 @@ def resolved(annotations: dict[str, Any], function: Callable[..., Any], *, extra
 
 
 def class_of(hint: Any) -> type | None:
-    """Return the class that an annotation names, also in ``X | None``; None if it is no single class."""
     if get_origin(hint) in {Union, UnionType}:
         [hint, *others] = [one for one in get_args(hint) if one is not NoneType]
         if others:
@@ -80,7 +78,6 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Issue a warning that points at the code that called this package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):
         level, frame = level + 1, frame.f_back

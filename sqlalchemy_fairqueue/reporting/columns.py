@@ -54,7 +54,6 @@ def check_columns(names: Sequence[str], needed: Sequence[str] = COLUMNS) -> None
 
 
 def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the name and the rows of each queue of a history, sorted by name."""
     names, codes = encoded(history, "queue")
     for code in sorted(range(len(names)), key=names.__getitem__):
         rows = codes == code
@@ -149,7 +148,6 @@ def check_label_column(column: str, names: Sequence[str]) -> None:
 
 
 def last_labels(attempts: pa.Table, column: str) -> LastLabels:
-    """Return the last label of each channel in *column*, as (end of the attempt with this label, label)."""
     table = pa.table({
         "channel": attempts["channel"].cast(pa.string()),
         "label": attempts[column].cast(pa.string()),
@@ -160,7 +158,6 @@ def last_labels(attempts: pa.Table, column: str) -> LastLabels:
 
 
 def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
-    """Return the last label of each channel. To a label that several channels have, the channel's name is added."""
     last = _last(item for part in parts for item in part.items())
     labels = {channel: label for channel, (_, label) in sorted(last.items())}
     times = Counter(labels.values())

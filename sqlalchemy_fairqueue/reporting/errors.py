@@ -38,7 +38,6 @@ def empty_history() -> str:
 
 
 def mixed_history(channel_id: int, one: tuple[str, str], other: tuple[str, str]) -> str:
-    """Return the error message for an id that two channels have, each given by its queue and name."""
     return (
         f"channel id {channel_id} is channel {one[1]!r} of queue {one[0]!r} in some rows and {other[1]!r} of "
         f"{other[0]!r} in others: the history is of several databases; make a report for each"

@@ -50,7 +50,7 @@ def fairness_window(span: int, attempts: int, backlogged: int) -> int:
     """Return a width of windows, in microseconds, in which a backlogged channel gets several messages on average.
 
     *span* is the time from the queue's first event to its last. *backlogged* is the time for which each channel was
-    backlogged, summed over the channels. Both are in microseconds. A span has about 100,000 windows at most.
+    backlogged, summed over the channels. Both are in microseconds.
     """
     return rung(max(MESSAGES_A_SHARE * backlogged / max(attempts, 1), span / _FAIRNESS_WINDOWS))
 
@@ -130,7 +130,6 @@ class FairShares:
         return self.indexes[~np.isnan(self.indexes)]
 
     def share_of(self, number: int) -> float | None:
-        """Return what a channel was served, divided by its fair share; None if the fair share is zero."""
         return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
 
     def denial_of(self, number: int) -> Denial | None:
@@ -182,12 +181,10 @@ class Division:
     compile: bool
 
     def by_messages(self, backlogged: int) -> FairShares:
-        """Return the fair shares of messages; *backlogged* is as in :func:`fairness_window`."""
         attempts = self.attempts
         return self._divide(fairness_window(attempts.end - attempts.begin, len(attempts.ready), backlogged))
 
     def by_costs(self, backlogged: int, width: int) -> FairShares | None:
-        """Return the fair shares of cost, in windows of at least *width*; None if all attempts cost the same."""
         attempts = self.attempts
         if attempts.cost is None:
             return None

@@ -1,4 +1,4 @@
-"""Figures of queues and channels. ``template/definitions.toml`` and the report's page define their meanings."""
+"""Figures of queues and channels. ``template/definitions.toml`` defines them; a report's page shows its definitions."""
 
 from __future__ import annotations
 
@@ -165,13 +165,13 @@ class ChannelFigures:
 
     @property
     def over_concurrency(self) -> bool:
-        """Whether more messages of the channel were leased at once than its policy allows now."""
+        """Whether more messages of the channel were leased at once than *policy* allows."""
         limit = self.policy.max_concurrency if self.policy else None
         return limit is not None and self.greatest_concurrency > limit
 
     @property
     def over_rate(self) -> bool:
-        """Whether the channel's attempts began faster than its policy allows now."""
+        """Whether attempts of the channel began at a higher rate than *policy* allows."""
         return bool(self.policy and self.greatest_burst and self.greatest_burst > self.policy.rate_burst)
 
 

@@ -53,7 +53,6 @@ def percent(value: float | None) -> str:
 
 
 def moment(value: datetime, after: datetime | None = None) -> str:
-    """Format an instant to the second, without the day if *after* is on the same day."""
     value = value.astimezone(UTC)
     if after is not None and after.astimezone(UTC).date() == value.date():
         return f"{value:%H:%M:%S}"

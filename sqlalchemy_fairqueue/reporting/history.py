@@ -54,7 +54,6 @@ class ArchiveFile(NamedTuple):
 
     @classmethod
     def named(cls, path: str) -> ArchiveFile | None:
-        """Return the file that a path (with slashes) names; None if it is not the path of an archive's file."""
         found = _FILE.fullmatch(path)
         return found and cls((date.fromisoformat(found[1]) - _EPOCH).days, int(found[2]), int(found[3]))
 
@@ -303,7 +302,7 @@ def _condition(queue: str | None, since: datetime | None, until: datetime | None
 
 
 def _qualifier(schema: str | None) -> str:
-    """Return the prefix that qualifies a name, with percent signs doubled for statements with parameters."""
+    # Percent signs are doubled for statements with parameters.
     return f"{quoted(schema)}.".replace("%", "%%") if schema else ""
 
 
@@ -332,7 +331,7 @@ def _rows(
 def policy_of(
     max_concurrency: int | None, rate_interval: int | None, rate_burst: int | None, weight: int | None
 ) -> ChannelPolicy:
-    """Return the policy made of columns of a state row; the interval is in microseconds."""
+    """Return the policy made of columns of a state row; *rate_interval* is in microseconds."""
     rate = Rate.every(duration(rate_interval or 0), rate_burst or 1)
     return ChannelPolicy(max_concurrency=max_concurrency, rate=rate, weight=weight or 1)
 

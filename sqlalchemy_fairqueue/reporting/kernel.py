@@ -179,7 +179,7 @@ class Shares(NamedTuple):
         served: How many messages the channel received in these windows.
         denied: By how many messages the channel fell short of its share, summed over the windows in which it did.
         above: By how many messages the channel exceeded its share, summed over the windows in which it did.
-        stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
+        stretch: Denied messages in the latest stretch of windows with denial, from *stretch_begin* to *stretch_end*.
         worst: Denied messages in the stretch that has the most, from *worst_begin* to *worst_end*.
         victims: The row of a channel in *blame*; -1: none.
         blame: Denied messages of each victim (rows) that are ascribed to each channel (columns).
@@ -213,7 +213,8 @@ _GAP = 2
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
     """Add a window's fair shares to *shares*. Return Jain's index, or NaN if fewer than two channels compete.
 
-    Of each of *members*, *waiting* messages were ready when the window began, and *served* messages started in it.
+    *members* are the numbers of the window's channels. For each of them, *waiting* counts the messages that were
+    ready when the window began, and *served* the messages that started in it.
     """
     weights = shares.weights[members]
     if served.sum() == 0:
@@ -281,9 +282,9 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
 def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
     """Go through the windows of fair shares, and fill *shares*. Return in how many windows messages started.
 
-    A channel's demand in a window is the number of messages that it had ready at the beginning, at most the number that
-    its policy allows. If it received more, the received number is its demand. *ready_size* has the sizes of messages in
-    the order of becoming ready, *started_size* in the order of starts. A size is 1, or the cost for shares of cost.
+    A message's size is 1, or for shares of cost its cost. A channel's demand in a window is the size of all messages
+    that it had ready at the beginning, at most what its policy allows, but at least the size of those that started.
+    *ready_size* has the sizes in the order of becoming ready, *started_size* in the order of starts.
     """
     ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]
     shares = Shares(*shares)

@@ -55,7 +55,6 @@ class Asked:
 
     @property
     def replays(self) -> list[str]:
-        """The names of the replays. The first replay is of the history under its own policies, without a scenario."""
         return [REPLAYED, *self.scenarios] if self.replayed or self.scenarios else []
 
     @property

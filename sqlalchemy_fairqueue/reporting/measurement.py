@@ -60,15 +60,14 @@ def measure_queue(
 ) -> MeasuredQueue:
     """Measure one queue from its attempts; raise InvalidArgument if two channels have the same id.
 
-    Channels without a policy have weight 1 and no limits. *window* is the width of the windows over time; by default,
-    about 240 or fewer cover the history. By default, the kernel is compiled for long histories if numba is there.
+    Channels without a policy have weight 1 and no limits. *window* is the width of the windows over time; None: a width
+    that gives about 240 windows or fewer. *compile_* says whether numba compiles the kernel; None: for long histories.
     """
     check_ids(rows)
     return _Queue(QueueAttempts(rows), policies, window, compile_=compile_).figures()
 
 
 def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
-    """Combine figures of queues. Raise HistoryEmpty if there are none, InvalidArgument if two channels share an id."""
     if not measured:
         raise HistoryEmpty(empty_history())
     measured = sorted(measured, key=lambda one: one.queue.queue)

@@ -110,7 +110,6 @@ _LEFT_OUT = frozenset({"Throughput", "Jain's index", "Capacity"})
 
 
 def tenant_page_of(report: Report, channel: str) -> str:
-    """Return the page about a tenant in all queues of the report; raise HistoryEmpty if the report lacks the tenant."""
     sections = [
         _tenant_section(report, queue, one)
         for queue in report.figures.queues

@@ -44,7 +44,6 @@ class RecordedQueue:
 def recorded_queue(
     rows: pa.Table, policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None
 ) -> RecordedQueue:
-    """Prepare a queue for replays; raise InvalidArgument if a row occurs twice, or a message is in two channels."""
     trace = trace_of(rows)
     limited = {channel: policy for channel, policy in policies.items() if policy != ChannelPolicy()}
     name: str = rows["queue"][0].as_py()
@@ -54,11 +53,7 @@ def recorded_queue(
 def replay_of(
     queue: RecordedQueue, scenario: Scenario | None, *, policies_known: bool, window: timedelta | None = None
 ) -> Replay:
-    """Replay a queue under a scenario.
-
-    If *scenario* is None, the queue is replayed under the recorded policies. The result then has ``replay_error`` and
-    ``replay_bias``, which tell how far the replayed times are from the recorded ones.
-    """
+    """Replay a queue under a scenario, or under the recorded policies and settings if *scenario* is None."""
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
     capacity = queue.capacity if workers is None else Capacity(workers, 0, workers, workers)
@@ -83,7 +78,6 @@ def replay_of(
 
 
 def merged_replay(name: str, queues: Sequence[Replay]) -> Replay:
-    """Combine the replays of single queues into one; raise HistoryEmpty if there are none."""
     if not queues:
         raise HistoryEmpty(empty_history())
     channels = [channel for one in queues for channel in one.channels]
@@ -127,16 +121,17 @@ def advice_of(
     """Return advice for a queue: a limit for the culprit or for its plan, or the reason why no limit is advised.
 
     The culprit is the tenant that received most of what others were denied. If nobody was denied anything, the culprit
-    is the tenant that occupied the workers longest. Then None is returned if no other tenant misses the objective.
+    is the tenant that occupied the workers longest. The others are the tenants, except the culprit, that were denied
+    their share or, if nobody was, that miss the objective. If there are no others, None is returned.
 
     If *again*, the replay under the recorded policies, is trusted, three limits of concurrency are tried for the
     culprit: half of the workers, a quarter of the workers, and 1. A limit is tried only if it is below the number of
     workers and the culprit's present limit. Of the limits that shorten the others' mean wait (``Advice.before``) by
     more than a tenth, the limit that shortens it most is advised.
 
-    If other channels follow the culprit's plan, the limits are also tried for the whole plan. A limit of the plan is
-    advised instead of a limit of the culprit alone if its ``Advice.after / Advice.before`` is less than nine tenths of
-    the quotient of the culprit's limit.
+    If other channels follow the culprit's plan, the limits are also tried for the whole plan. A limit leaves a fraction
+    of the mean wait, ``Advice.after / Advice.before``. The plan's limit is advised instead of the culprit's if it
+    leaves less than nine tenths of the fraction that the culprit's limit leaves.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -212,7 +207,6 @@ def _advice(
 
 
 def main_culprit(victims: Iterable[ChannelFigures]) -> str:
-    """Return the channel to which most of the denied wait of *victims*, over all of their attempts, is ascribed."""
     blame: dict[str, float] = {}
     for one in victims:
         for culprit in one.denial.culprits if one.denial else ():

@@ -26,7 +26,6 @@ def frame_of(rows: Iterable[dict[str, Any]]) -> DataFrame:
 
 
 def row_of(value: Any, without: tuple[str, ...] = (), prefix: str = "") -> dict[str, Any]:
-    """Return a value as a row; fields of nested values become columns like ``wait_p95``."""
     row: dict[str, Any] = {}
     for each in fields(value):
         one, name = getattr(value, each.name), prefix + each.name.rstrip("_")
@@ -36,7 +35,6 @@ def row_of(value: Any, without: tuple[str, ...] = (), prefix: str = "") -> dict[
 
 
 def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a value as a document for programs: nested values become mappings, and durations become seconds."""
     document: dict[str, Any] = {}
     for each in fields(value):
         one, name = getattr(value, each.name), each.name.rstrip("_")
@@ -94,7 +92,7 @@ class Objective:
         return found
 
     def missed(self, channels: Iterable[ChannelFigures]) -> tuple[ChannelFigures, ...]:
-        """Return the channels that miss the objective, the greatest *statistic* first."""
+        """Return the channels that miss the objective, in descending order of the figure that *statistic* names."""
         late = [one for one in channels if self.value(one) >= self.limit]
         return tuple(sorted(late, key=self.value, reverse=True))
 

@@ -67,7 +67,6 @@ class Marker:
         return json.dumps({**own, **asdict(self.origin)})
 
     def updated(self, origin: Origin, pruned: int) -> Marker:
-        """Return a copy with this *origin* and *pruned*, and with the version of this library's columns."""
         return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 
@@ -203,5 +202,5 @@ class Storage:
 
 
 def _is_shown(name: str) -> bool:
-    """Return whether readers of Parquet read a file or folder of this name."""
+    # Readers of Parquet pass over these names.
     return not name.startswith(("_", "."))

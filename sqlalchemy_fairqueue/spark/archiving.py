@@ -345,7 +345,6 @@ def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path
 
 
 def _frame(spark: SparkSession, raw_options: Mapping[str, str], file: ArchiveFile, start: Offset) -> DataFrame:
-    """Return the attempts to be written to *file*, in one partition, in the order of their ends."""
     after = Position(file.low - 1, _LAST_ID) if file.low else Position()
     found = spark.read.format("fairqueue").options(
         **raw_options,

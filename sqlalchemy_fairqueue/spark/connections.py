@@ -36,7 +36,7 @@ class Installation:
 
     @property
     def quoted(self) -> str:
-        """The schema quoted for statements with parameters, with doubled percent signs."""
+        # Percent signs are doubled for statements with parameters.
         return quoted(self.schema).replace("%", "%%")
 
 
@@ -84,7 +84,6 @@ def find_installation(connection: psycopg.Connection, schema: str | None) -> Ins
 
 @cache
 def statement(name: str) -> str:
-    """Return the statement in a file of the folder ``statements``. Names in braces are the parts to fill in."""
     lines = (files(__package__) / "statements" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("--"))
 
@@ -92,7 +91,6 @@ def statement(name: str) -> str:
 def query(
     connection: psycopg.Connection, name: str, values: Mapping[str, object], **parts: str
 ) -> list[tuple[Any, ...]]:
-    """Run the statement in a file, and return the rows. *parts* replace the names in braces, such as ``schema``."""
     return connection.execute(statement(name).format(**parts).encode(), values).fetchall()
 
 
@@ -126,7 +124,6 @@ def translated_errors(action: str) -> Iterator[None]:
 
 
 def display_target(target: TargetOptions) -> str:
-    """Return the server and database as text, without secrets."""
     words = conninfo_to_dict(_conninfo(target))
     host = words.get("host") or words.get("hostaddr") or "the default host"
     port = f":{words['port']}" if words.get("port") else ""

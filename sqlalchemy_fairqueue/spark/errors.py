@@ -6,7 +6,7 @@ from sqlalchemy_fairqueue.errors import FairQueueError
 
 
 class PipelineError(FairQueueError):
-    """Something between Spark and a queue failed. The message contains no secret."""
+    """Something between Spark and a queue failed. The error's text contains no secret."""
 
 
 class Unreachable(PipelineError):

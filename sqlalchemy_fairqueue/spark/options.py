@@ -125,11 +125,7 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 
 
 def read_fields(options: DataclassInstance) -> None:
-    """Parse the fields of *options* that are text, each by its type, and store the values in the same fields.
-
-    Raises:
-        BadOption: A value has another type than its field, or a text cannot be parsed.
-    """
+    """Parse the text fields of *options* in place; raise BadOption for a value that does not fit its field."""
     hints = get_type_hints(type(options))
     for one in fields(options):
         value, name, kind = getattr(options, one.name), option_name(one.name), _kind(hints[one.name])
@@ -153,10 +149,6 @@ def option_name(name: str) -> str:
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """Return an error text: the *what* (``"option"``, ``"column"``) named *given* is unknown.
-
-    The text suggests the most similar of *names*. If none is similar, it lists all *names*, followed by *others*.
-    """
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
@@ -290,7 +282,6 @@ class ReadOptions(TargetOptions):
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
-        """Return the options; raise BadOption if one of them is only for streams, or leaves nothing to read."""
         if self.follows_changes:
             raise BadOption("table 'changes' can only be followed as a stream; use spark.readStream")
         if self.max_offsets_per_trigger is not None:

@@ -206,7 +206,7 @@ def _check_replayed(history: DataFrame) -> None:
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
-    """Return each channel's policy (without any rate in cost) and plan, from a frame with option ``table=channels``."""
+    """Return each channel's policy, without a rate in cost, and plan, from a frame read with ``table=channels``."""
     if policies is None:
         return {}, {}
     missing = [name for name in _COLUMNS if name not in policies.columns]
@@ -234,7 +234,6 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
 
 
 def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """Return *function*'s result for each group. If *function* raises InvalidArgument, raise the same error."""
     rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
     found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
     for one in found:

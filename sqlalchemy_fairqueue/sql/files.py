@@ -98,7 +98,6 @@ def names_of_ours(schema: str) -> dict[str, object]:
 
 @cache
 def signature(function: str) -> Signature:
-    """Return the signature of a function in the version that this library needs; only the function's file is read."""
     for step in range(NEEDED_VERSION, 0, -1):
         for subject in _SUBJECTS:
             file = folder(step).joinpath(subject, f"{function}.sql")
@@ -142,7 +141,7 @@ def upgrade_step(step: int) -> tuple[str, ...]:
 
 
 def downgrade_step(step: int) -> tuple[str, ...]:
-    """Return the statements that undo :func:`upgrade_step`. After them, drop the new tables of version *step*."""
+    """Return statements that undo :func:`upgrade_step`. The caller then drops the tables that version *step* added."""
     return _statements_of(_text(checked_version(step), "downgrade.sql"))
 
 
@@ -160,7 +159,6 @@ def relations(version: int) -> tuple[str, ...]:
 
 
 def checked_version(version: int) -> int:
-    """Return *version* if this library can install it; otherwise raise ValueError."""
     if type(version) is not int or version not in versions():
         numbers = ", ".join(str(number) for number in versions())
         problem = (

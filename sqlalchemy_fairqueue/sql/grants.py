@@ -152,7 +152,6 @@ _VERSION = """\
 
 
 def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
-    """Return a guard, and a DO block that makes *grant*, in place of an earlier grant of that kind to the role."""
     yield grants_guard(schema)
     given = part(
         "grant",
@@ -165,7 +164,6 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that revoke a kind of work from a role; *kind* None means all kinds."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)

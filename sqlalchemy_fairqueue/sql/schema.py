@@ -56,7 +56,6 @@ VERSION_COLUMN = (
 
 
 def schema_argument(schema: str | None) -> str:
-    """Write the schema as a call's last argument, ``, schema='jobs'``, or nothing for None."""
     return "" if schema is None else f", schema={schema!r}"
 
 

@@ -50,7 +50,6 @@ _CALLED = re.compile(r"fairqueue\.(\w+)\(")
 
 
 def install_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that install a version. PUBLIC may execute none of its functions."""
     texts = functions(version)
     yield install_guard(version, schema)
     for statement in (*_table_steps(0, version), *in_order(texts).values(), *_triggers(0, version).values()):
@@ -60,10 +59,10 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that upgrade an installed version: first its tables, then functions, then triggers.
+    """Return the statements that upgrade an installed version. Rows and the privileges of functions stay.
 
-    Rows stay. A function whose arguments or result change is dropped and created again; another change replaces it in
-    place. Its privileges stay in both cases. Roles get the functions that their grants stand for in the newer version.
+    A function whose arguments or result change is dropped and created again; another change replaces it in place. Roles
+    get the functions that their grants stand for in the newer version.
     """
     if checked_version(old) >= checked_version(new):
         problem = f"an upgrade goes to a newer version, and {old} to {new} does not; give the older version first"

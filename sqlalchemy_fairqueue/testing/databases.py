@@ -29,7 +29,6 @@ _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 
 
 def server_for_tests() -> AbstractContextManager[URL]:
-    """Return a context manager with the URL of the server that FAIRQUEUE_TEST_SERVER_URL names, or of a private one."""
     return any_server(TEST_SERVER_URL_VARIABLE, durable=False, settings=_SETTINGS, parent=_MEMORY)
 
 

@@ -40,7 +40,7 @@ class Change:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
         used_plan: The plan that a channel shall follow.
         channel: The channel whose state row the change locks.
-        makes: If set, a missing channel is created. If the queue has no defaults, the channel gets this policy (JSON).
+        makes: If not None, a missing channel is created: with this policy (JSON) if the queue has no defaults.
         limits: Whether the change can set a limit of the channel or queue, so that leased messages must be counted.
     """
 
@@ -97,7 +97,6 @@ def configure_channel(
 
 
 def limit(target: Target, changes: QueueLimits) -> Change:
-    """Return a change of a whole queue's limits, or of which shared limits the queue draws from."""
     call = target.call("fq_limit_queue", "limit", changes=settings_json(changes), notify=target.notify)
     return Change(
         target=target,
@@ -110,7 +109,6 @@ def limit(target: Target, changes: QueueLimits) -> Change:
 
 
 def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
-    """Return the creation or change of a shared limit of the installation, or its removal if *changes* is None."""
     of_limit = partial(Change, target=target, lock_key=(_LIMIT, name))
     if changes is None:
         removal = call(target.schema, "fq_remove_limit", f"remove limit {name!r}", name=name)
@@ -121,7 +119,6 @@ def configure_limit(target: Target, name: str, changes: PolicyChanges | None) ->
 
 
 def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
-    """Return the creation or change of a plan of a queue, or its removal if *changes* is None."""
     of_plan = partial(Change, target=target, lock_key=(_PLAN, name), locks_queue=True, changed_plan=name)
     if changes is None:
         removal = target.call("fq_remove_plan", f"remove plan {name!r} of", name=name)
@@ -208,7 +205,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock out dequeues of queues with new limits. Lock channels to change; create missing ones if ``makes`` is set."""
+    """Lock dequeues out of queues with new limits. Lock each change's channel; its ``makes`` creates a missing one."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_lock_queue", "stop", deliveries=True).rows(share.link.connection)

@@ -65,7 +65,6 @@ class LockOrder:
     settled: bool = False
 
     def check(self, keys: Iterable[LockKey]) -> None:
-        """Raise LockOrderError for an enqueue that sorts before ``furthest``, and for any enqueue if ``settled``."""
         least = min(keys, default=None) if self.settled or self.furthest is not None else None
         if least is None:
             return

@@ -54,7 +54,7 @@ class _Record:
 
     Attributes:
         updates: Updates of receipts for sent work, called after the COMMIT.
-        connections: Connections whose lock order starts anew when the outermost transaction ends.
+        connections: Connections whose :class:`LockOrder` is forgotten when the outermost transaction ends.
         parent: The record that takes further work, once the savepoint has been released.
         sent: Whether this commit has sent the recorded work. Work that a hook records later is sent at once.
         failure: Why sending failed, as text, since an exception would keep the session alive.
@@ -88,7 +88,6 @@ class _State:
 
 
 def session_of(candidate: object) -> Session | None:
-    """Return the Session behind a session, sync or async, scoped or not; None for anything else."""
     found: Any = candidate
     if isinstance(found, (scoped_session, async_scoped_session)):
         found = found()
@@ -98,7 +97,6 @@ def session_of(candidate: object) -> Session | None:
 
 
 def guard(session: Session, check: Guard | None) -> None:
-    """Let *check* watch over the session's transactions from now on; None ends this."""
     _state_of(session).guard = check
 
 
@@ -216,19 +214,16 @@ def send_recorded(session: Session) -> None:
 
 
 def recorded(session: Session) -> list[Operation]:
-    """Return the operations that the session's transaction and open savepoints hold for their COMMIT."""
     # The outermost first: its work was recorded before that of the savepoints within.
     return [operation for ours in reversed(list(_records(session))) for operation in ours.work]
 
 
 def discard(session: Session, group_id: UUID) -> None:
-    """Forget the recorded work for a group that the session was about to create."""
     for ours in _records(session):
         ours.work = [one for one in ours.work if getattr(one, "group_id", None) != group_id]
 
 
 def _records(session: Session) -> Iterator[_Record]:
-    """Yield the records of a session's open transactions, the innermost first."""
     state: _State | None = session.__dict__.get(_STATE)
     transaction = session.get_nested_transaction() or session.get_transaction()
     while state is not None and transaction is not None:

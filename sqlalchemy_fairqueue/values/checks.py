@@ -58,10 +58,6 @@ def check_page(what: str, last: object, kind: type) -> None:
 
 
 def checked_position(after: object, filters: str, *bounds: range) -> tuple[int, ...]:
-    """Return the numbers in *after*, the ``next`` of an earlier page.
-
-    If a number is missing or out of its *bounds*, raise InvalidArgument, which says to give the same *filters* again.
-    """
     words = after.split(".") if isinstance(after, str) else []
     try:
         numbers = tuple(map(int, words))
@@ -111,7 +107,7 @@ def check_text(what: str, value: object) -> str:
 
 
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> timedelta:
-    """Check that a timedelta is between *least* and 365 days. Return it as a plain timedelta if it is of a subclass."""
+    # The value may be of a subclass of timedelta.
     plain = duration(microseconds(value)) if isinstance(value, timedelta) else None
     if plain is None or not least <= plain <= _YEAR:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -206,7 +206,6 @@ class Definition(ABC):
         return "none" if value is None else self._text(value)
 
     def shown(self, value: object) -> str:
-        """Write a value for people; for None, write what *none* says, or a dash."""
         return (self.none or "-") if value is None else self._text(value)
 
     def columns(self, name: str) -> tuple[str, ...]:

@@ -141,15 +141,11 @@ def fields_of_columns(columns: Collection[str]) -> tuple[str, ...]:
 
 
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a policy from a row or a JSON object, which may have other entries."""
     return {name: definition.value_of(name, columns) for name, definition in POLICY.items()}
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """Return the fields to change: all fields of *policy* or, if that is None, the *changes*.
-
-    Each change is checked by itself; only the database knows, and checks, the resulting policy.
-    """
+    """Return the fields to change. Each is checked by itself; the database alone can check the resulting policy."""
     if policy is None:
         if not changes:
             raise InvalidArgument(
@@ -172,7 +168,6 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
 
 
 def reset_fields(where: str, reset: object) -> tuple[str, ...]:
-    """Check names of fields to reset, or "all", and return the fields; an unknown name raises TypeError."""
     if reset == "all":
         return tuple(POLICY)
     if isinstance(reset, str) or not isinstance(reset, Collection):

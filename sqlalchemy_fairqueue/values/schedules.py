@@ -156,7 +156,7 @@ def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: 
 
 
 def cron_timing(expression: str, timezone: str) -> CronTiming:
-    """Return the slots of a cron expression in a time zone. Invalid expressions and zones raise InvalidArgument."""
+    """Return the timing of a cron expression in a time zone. Invalid expressions and zones raise InvalidArgument."""
     zone = named_zone(timezone)
     if len(expression.split()) != _FIELDS:
         raise InvalidArgument(
@@ -263,7 +263,7 @@ class Recurrence:
         return None if self.cron is None else self.timezone or "UTC"
 
     def timing(self, anchor: int) -> Timing:
-        """Return the slots of a schedule that was made at *anchor*, in microseconds."""
+        """Return the timing, which computes the slots. The schedule was made at *anchor* (microseconds since 1970)."""
         return timing_of(self.cron, self.zone_name, None if self.every is None else microseconds(self.every), anchor)
 
 

@@ -86,7 +86,6 @@ class DurationByKind(Duration):
         return dict(value)
 
     def parsed(self, text: str) -> Any:
-        """Parse ``30d`` for all kinds, or ``KIND=1d`` for one."""
         kind, equals, words = text.rpartition("=")
         time = Duration.parsed(self, words)
         return {kind: time} if equals else time

@@ -66,7 +66,6 @@ class Answer:
 
 
 def main(connection: Connection[Any, Any]) -> None:
-    """Run handlers until the worker ends this child, or the worker is gone."""
     # In a new process group, so that only the worker gets a Ctrl-C of its terminal, and a kill ends the whole group.
     os.setsid()
     # A supervisor sends signals to all processes: only the worker obeys, and gives handlers grace. SIG_IGN is not used,
@@ -84,7 +83,7 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a batch and return the pickled Answer. Tell the worker when the import of the handler has ended."""
+    """Handle the batch of a pickled *call*, and return the pickled Answer."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:
@@ -115,7 +114,6 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
 
 
 def _sent(value: Any) -> _Sent:
-    """Pickle what a handler returned or raised, and add a substitute, in case the worker cannot unpickle the value."""
     pickled, problem = b"", "the worker cannot unpickle it"
     try:
         pickled = pickle.dumps(value)

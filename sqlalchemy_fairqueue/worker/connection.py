@@ -189,7 +189,6 @@ class DedicatedConnection:
         return connection
 
     def _prepare(self, connection: Connection) -> None:
-        """Set the isolation and the limits of a new connection, after the engine's listeners have run."""
         alone = not engines.sets_up_transactions(connection)
         engines.isolate(connection, _AUTOCOMMIT if alone or self._listens else engines.READ_COMMITTED)
         if alone:
@@ -230,7 +229,6 @@ class DedicatedConnection:
 
 
 def begun_in_thread(work: Callable[[], R], name: str) -> Future[R]:
-    """Begin *work* in a daemon thread, which does not keep the process alive, and return a Future of its result."""
     future: Future[R] = Future()
     # Nobody can cancel it from now on.
     future.set_running_or_notify_cancel()
@@ -263,7 +261,7 @@ def _close_late(connecting: Future[Connection]) -> None:
 
 
 def _is_usable(error: BaseException) -> bool:
-    """Return whether an error leaves the connection usable: a lost lease, a locked row, an untranslatable character."""
+    """Return whether the connection can be used again after *error*."""
     if isinstance(error, DBAPIError):
         return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.

@@ -74,18 +74,15 @@ class Executor(ABC):
         self._time_limits.start()
 
     def close(self) -> None:
-        """End all child processes, and the thread that checks time limits."""
         self._time_limits.end(self._options.timings.leave_thread)
         self._children.close()
 
     def begin_stop(self) -> None:
-        """Begin no more deliveries, and tell running handlers that the worker stops."""
         self._stopping.set()
         for held in list(self.running):
             held.stopping = True
 
     def shorten_grace(self, until: float) -> None:
-        """Let the grace period end at *until*, if that is earlier; this works during a stop too."""
         self._grace_until = min(self._grace_until, until)
 
     def grace_left(self) -> float:
@@ -256,7 +253,6 @@ class Executor(ABC):
     def _hang(
         self, held: HeldDelivery, what: str = "is settled while its handler still runs, which cannot be interrupted"
     ) -> None:
-        """Count a handler as hanging, unless it has just returned."""
         with self._lock:
             if held not in self.occupied or held in self._hung:
                 return
@@ -310,7 +306,6 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """Wait, within the grace period, for running handlers, then ``timings.cleanup`` seconds for threads to end."""
         for thread in self._threads:
             join(thread, lambda: self.grace_left() if self.running else 0.0)
         leave_at = self._options.clock() + self._options.timings.cleanup
@@ -485,7 +480,6 @@ class TaskExecutor(Executor):
             return [RELEASE] if is_torn_down else self._failed(held, error)
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether to release a delivery because others cancelled its task, for example at the loop's end."""
         uncounted = held.delivery.deliveries - held.delivery.attempt
         was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted
         return was_cancelled and uncounted < _CANCELLATIONS

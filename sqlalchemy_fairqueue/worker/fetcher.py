@@ -75,7 +75,6 @@ class Fetcher(Looper):
         self._ended()
 
     def give_back(self) -> None:
-        """Release all deliveries in the buffer; these attempts do not count."""
         while (held := self._executor.buffer.pop()) is not None:
             for one in held.batch:
                 self.settler.settle(one, RELEASE)
@@ -154,9 +153,8 @@ class Fetcher(Looper):
         return True
 
     def _take(self, due: list[ServedQueue], room: int) -> None:
-        """Dequeue once from each due queue while there is room. Later queues may use room that earlier ones leave."""
         for number, queue in enumerate(due):
-            # The queue's share of the room, rounded up.
+            # The queue's share of the room, rounded up. Later queues share what it leaves.
             limit, spare = -(-room // (len(due) - number)), self._spare()
             if not limit or spare <= 0 or self._stopping:
                 break

@@ -66,7 +66,13 @@ Decisions = Sequence[Decision]
 
 @dataclass(eq=False)
 class RemoteError(Exception):
-    """An exception of a handler in a child process, and what text_of, classes_of and is_circumstance returned there."""
+    """Stands for an exception of a handler in a child process.
+
+    Attributes:
+        text: The exception with its traceback, to be stored.
+        classes: The names of its class and base classes.
+        circumstance: Whether it is retried even if ``retry_on`` does not name it.
+    """
 
     summary: str
     text: str
@@ -111,20 +117,18 @@ def returned_outcome(result: object) -> Outcome | None:
 
 
 def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision that a returned value asks for; raise like :func:`returned_outcome`."""
     outcome = returned_outcome(result)
     return COMPLETE if outcome is None else of_error(outcome, delivery, policy)
 
 
 def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
-    """Return the decision of a handler that called a verb itself. A retry at the last attempt becomes a bury."""
+    """Return the decision of a handler that called a verb itself."""
     if asked.verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
         return Decision(Verb.BURY, reason="attempts exhausted", error=asked.error, sent=True)
     return replace(asked, reason=asked.reason or "its handler said so", sent=True)
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision that a Retry, Release or Bury asks for; for any other exception, the decision by *policy*."""
     match error:
         case Release():
             return Decision(Verb.RELEASE, error.delay)
@@ -140,7 +144,6 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def outcome_of(error: BaseException, policy: RetryPolicy) -> Outcome | None:
-    """Map an exception to the policy's outcome; None if neither ``bury_on`` nor ``retry_on`` names it."""
     outcome: Outcome
     if _is_any(error, policy.bury_on):
         outcome = Bury(_bury_reason(error))
@@ -153,7 +156,6 @@ def outcome_of(error: BaseException, policy: RetryPolicy) -> Outcome | None:
 
 
 def classes_of(error: BaseException) -> tuple[str, ...]:
-    """Return the names of an exception's class and base classes, the same in every process."""
     return tuple(map(_name, type(error).__mro__))
 
 
@@ -181,7 +183,6 @@ def _bury_reason(error: BaseException) -> str:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return a release for a kind, or a job's argument, that is unknown here; after 15 releases, a failed attempt."""
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
         return Decision(Verb.RELEASE, policy.delay(uncounted + 1))
@@ -207,7 +208,6 @@ def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
 
 
 def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
-    """Return after how many attempts a message is a dead letter: the lower of its own limit and the policy's."""
     return min(delivery.max_attempts, policy.max_attempts or delivery.max_attempts)
 
 
@@ -221,7 +221,6 @@ def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, err
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception and its traceback, without the frames that lead to the handler, as text to be stored."""
     if isinstance(error, RemoteError):
         return check_text("error", error.text)
     trace = error.__traceback__
@@ -286,7 +285,6 @@ def begin_handling(held: HeldDelivery) -> Handler:
 def bound_call(
     handler: Handler, held: HeldDelivery, context: Context | None = None, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
-    """Return a function that calls a handler, or *function* in its place, inside the handler's middleware."""
     context = context or Context(held, resources=held.queue.resources)
     return call_of(handler, held.queue.around(handler), context, function)
 
@@ -377,7 +375,10 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
-    """Record *decisions* on *session*, and return them. A verb that the handler recorded there replaces a decision."""
+    """Record *decisions* on *session*. Return how its COMMIT settles each delivery.
+
+    If the handler settled a delivery on *session* itself, the handler's verb holds instead of the decision.
+    """
     own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
@@ -393,7 +394,6 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
 
 
 def decide_on_return(held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
-    """Return the decision on each delivery of a batch, whose first is *held*; raise like :func:`returned_outcome`."""
     values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
     return [_of_value(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
@@ -410,10 +410,9 @@ def _of_value(held: HeldDelivery, handler: Handler, result: object, value: objec
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision:
-    """Return the decision on a delivery whose handler raised, even if the error itself raises when it is examined."""
     try:
         return _decide(held, error)
-    except BaseException as again:  # noqa: BLE001 - see above
+    except BaseException as again:  # noqa: BLE001 - the error's own code may raise anything
         trouble = WorkerError(
             f"a {type(error).__name__} failed while it was examined: {type(again).__name__}: {said(again)}"
         )
@@ -438,7 +437,7 @@ def _decide(held: HeldDelivery, error: BaseException) -> Decision:
 
 
 def _log(level: int, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:
-    """Log a failed attempt. A traceback is too long for a log, so log the command that shows it, if it is stored."""
+    # A traceback is too long for a log, so the line shows the command that prints it.
     shown = ""
     if decision is not None and decision.error is not None:
         noun = "dead" if decision.verb is Verb.BURY else "messages"

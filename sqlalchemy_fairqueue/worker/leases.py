@@ -56,7 +56,7 @@ class Decision:
     result: EncodedResult | None = None
 
     def __post_init__(self) -> None:
-        """Make arguments storable, or refuse them, since the application's policies and outcomes may hold anything."""
+        # Checked here, since policies and outcomes of the application may hold anything.
         if self.delay is not None:
             object.__setattr__(self, "delay", check_duration("delay", self.delay))
         for what, text in ("reason", self.reason), ("error", self.error):
@@ -125,12 +125,10 @@ class WorkerLease(Lease):
         return self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
-        """Return whether the lease may have ended, or the worker has settled the delivery."""
         held = self._held(delivery)
         return self.lost or held is None or held.given_up
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
-        """Stop charging the channel for the handler's time. Return measured and charged cost; each may be None."""
         held = self._held(delivery)
         return (None, None) if held is None else (held.measured_cost, held.stop_charging())
 
@@ -139,7 +137,7 @@ class WorkerLease(Lease):
         return next((held for held in known if (held.delivery.message_id, held.delivery.deliveries) == token), None)
 
     def __reduce__(self) -> tuple[type[Lease], tuple[object, ...]]:
-        """Pickle as a plain lease, since another process has no access to this worker's state."""
+        # A plain lease, since another process has no access to the state of this worker.
         return Lease, (self.id, self.consumer, self.expires_at)
 
 
@@ -186,7 +184,6 @@ class HeldDelivery:
         return (self, *self.followers)
 
     def say_in_ascii(self) -> bool:
-        """Convert the texts of the decision to ASCII, which every encoding has. Return whether that changed any."""
         before = self.decision
         self.decision = replace(before, reason=_ascii(before.reason), error=_ascii(before.error))
         if changed := self.decision != before:
@@ -228,7 +225,7 @@ class HeldDelivery:
         return 0 if took is None else self._milliseconds(took)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Note that the channel is charged for the handler's time so far. Return the new and the former total.
+        """Note a charge for the handler's time so far and two seconds ahead. Return the new and the former total.
 
         Both are in milliseconds. Return None if the handler began less than half a second ago, or is not charged.
         """
@@ -240,7 +237,6 @@ class HeldDelivery:
             return self.charged, before or 0
 
     def not_charged(self, before: int) -> None:
-        """Set the charged milliseconds back to *before*, since the charge failed."""
         with _charging:
             if not self._is_settling:
                 self.charged = before or None
@@ -267,7 +263,7 @@ class HeldDelivery:
 
     @property
     def enqueues(self) -> Queue | None:
-        """The queue through which the handler may add members to the group of its message; None in a child process."""
+        # None in a child process.
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
@@ -282,7 +278,6 @@ class HeldDelivery:
             held.given_up = True
 
     def check(self) -> None:
-        """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler may not go on."""
         if self.lease.lost or (self.given_up and not self.timed_out):
             lease = self.delivery.lease
             raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
@@ -299,7 +294,6 @@ class HeldDelivery:
 def held_batch(
     deliveries: Iterable[Delivery], lease: TrackedLease, queue: ServedQueue, taken_at: float
 ) -> HeldDelivery:
-    """Return the first delivery of a batch, with the others as its followers."""
     first, *followers = [HeldDelivery(delivery, lease, queue, taken_at) for delivery in deliveries]
     first.followers = followers
     for follower in followers:
@@ -337,21 +331,18 @@ class ServedQueue:
         self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
 
     def track(self, lease: Lease, sent_at: float) -> WorkerLease:
-        """Track the lease of a dequeue that was sent at *sent_at*, and return it as a WorkerLease for deliveries."""
         until = sent_at + self.options.ask.total_seconds()
         tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self.options.clock))
         tracked.extend(until)
         return WorkerLease(lease.id, lease.consumer, lease.expires_at, tracked)
 
     def hold(self, deliveries: list[Delivery], taken_at: float) -> HeldDelivery:
-        """Note the deliveries of a batch under one tracked lease, and return the first."""
         tracked = cast("WorkerLease", deliveries[0].lease).tracked
         first = held_batch(deliveries, tracked, self, taken_at)
         tracked.held.update(first.batch)
         return first
 
     def lease_ids(self) -> list[int]:
-        """Return the ids of this worker's leases of the queue, also of empty ones and of a registered wait."""
         waiting = () if self.waiting_lease is None else (self.waiting_lease,)
         return sorted({*self.leases, *self.consumer.lease_ids(), *waiting})
 
@@ -374,7 +365,6 @@ class ServedQueue:
         return handler
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
-        """Return a handler's middleware, outermost first; raise WorkerError as :func:`middleware_for` does."""
         if handler.kind not in self._around:
             self._around[handler.kind] = middleware_for(handler, self._middleware)
         return self._around[handler.kind]

@@ -114,12 +114,11 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """Half of ``lease``. A dequeue uses the worker's last lease again only if it has at least this time left."""
+        """A dequeue uses the worker's last lease again only if that lease has at least this time left."""
         return self.lease / 2
 
     @property
     def stuck_after(self) -> float:
-        """Seconds until a call without an answer is cut: a lease's duration, or ``timings.stuck_after`` if longer."""
         return max(self.lease.total_seconds(), self.timings.stuck_after)
 
     def interval(self, *, notified: bool) -> float:
@@ -148,13 +147,11 @@ def _check_queues(queues: tuple[Queue, ...]) -> None:
 
 
 def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
-    """Return the options of a worker; an argument that is None has its default."""
     given |= {name: value for name, value in arguments.items() if value is not None}
     return WorkerOptions(**given)
 
 
 def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> WorkerOptions:
-    """Check handlers and factories. Return the options, with a session factory of the engine if none was given."""
     _check_handlers(options, in_loop=isinstance(engine, AsyncEngine))
     if not isinstance(engine, AsyncEngine):
         make = options.sync_session_factory or sessionmaker(engine, class_=session_type_of(options.queues, Session))
@@ -172,7 +169,6 @@ def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> Worke
 
 
 def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
-    """Refuse functions that this worker cannot call, and queues without handlers."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkerError(
             "a worker was started while a child process imports the main module; start it under "
@@ -216,7 +212,6 @@ def _check_sessions(
     kind: type[Session | AsyncSession],
     name: str = "session_factory",
 ) -> None:
-    """Create a session if any handler takes one of *kind*, and refuse a factory that makes none of the wanted class."""
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:
         return

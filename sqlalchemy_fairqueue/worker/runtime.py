@@ -141,7 +141,7 @@ class Lifespan:
                     self._stops.push_async_callback(self._finish, queue, one)
 
     async def stop(self) -> None:
-        """Call on_stop functions, then end on_start generators, in reverse order. The start's task must call this."""
+        """Call on_stop functions and end on_start generators. The task that awaited :meth:`start` must await this."""
         await self._stops.aclose()
         await self._open.aclose()
 
@@ -200,7 +200,7 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class Runtime:
-    """The parts of one worker. If an operator asks for a stop, they call the callback *stop*, which must not wait."""
+    """The parts of one worker. If an operator asks for a stop, the heartbeat calls *stop*, which must not block."""
 
     def __init__(self, options: WorkerOptions, executor: type[Executor], stop: Callable[[Runtime], None]) -> None:
         self._options = options
@@ -220,7 +220,6 @@ class Runtime:
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
-        """Check schemas, tell the database of on_dead handlers, and note present requests to stop, to ignore them."""
         own = DedicatedConnection(self._options, within=self._options.timings.connect)
         with contextlib.closing(own) as connection:
             for queue in self.queues:
@@ -229,7 +228,6 @@ class Runtime:
             self._stop_requests.begin(connection)
 
     def start(self) -> None:
-        """Start the executor and all threads. If one cannot be started, stop the others and raise the error."""
         try:
             self.executor.start()
             for looper in self._loopers:

@@ -56,7 +56,6 @@ class Settler(Looper):
         self._give_up_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision) -> None:
-        """Hand a finished delivery to this thread, which settles it by *decision*. Any thread may call it."""
         held.decision = decision
         self._finished.append(held)
         self.event.set()
@@ -106,7 +105,6 @@ class Settler(Looper):
             self._note_ended(ended)
 
     def _flush(self) -> None:
-        """Send all deliveries that nobody had locked; then a locked one, alone, if its next try is due or at a stop."""
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
         for held, again_at in self._pending.items():
             if not again_at:
@@ -126,7 +124,6 @@ class Settler(Looper):
             raise refused[0]
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
-        """Yield the deliveries of each call, bounded in number and in bytes of results; one result may be larger."""
         chunk: list[HeldDelivery] = []
         size = 0
         for held in deliveries:
@@ -155,7 +152,6 @@ class Settler(Looper):
         self._settled({held.queue for held in deliveries if self._makes_room(held)})
 
     def _makes_room(self, held: HeldDelivery) -> bool:
-        """Return whether a dequeue may find more now, since a slot or ordering key is free or the message is back."""
         decision = held.decision
         if decision is LOST or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
@@ -234,7 +230,6 @@ class Settler(Looper):
         return set(error.message_ids)
 
     def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
-        """Log a refused settlement, and settle as :func:`fallback` says. Return the delivery if it is locked."""
         verb, instead = held.decision.verb, fallback(held.decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         held.log(logging.ERROR, f"cannot be settled by {verb.value}{then}: {logged(error)}")

@@ -85,7 +85,6 @@ class AttemptDistributions:
         self._lock = threading.Lock()
 
     def add(self, delivery: Delivery, took: float) -> None:
-        """Add an attempt that has just ended after *took* seconds. Any thread may call it."""
         now, channel = time(), delivery.channel
         with self._lock:
             if delivery.attempt == 1:

@@ -90,7 +90,7 @@ class Looper:
     Args:
         word: The end of the thread's name: ``"fetch"`` for ``<name>-fetch``.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
-        event: Setting it makes all duties due; a failed duty waits for its backoff, unless the thread stops.
+        event: Setting it makes all duties due at once, but a failed duty waits for its backoff, except during a stop.
         cap: Most seconds between a failure and the next call.
         last: Called in the thread at its end.
     """
@@ -130,7 +130,7 @@ class Looper:
             join(self.thread, lambda: until + self.options.timings.leave_thread - self.options.clock())
 
     def wake_by(self, at: float) -> None:
-        """Wake the thread now, with all duties due, if it would sleep beyond *at*. Any thread may call this."""
+        """Set *event*, which makes the duties due, if the thread would sleep beyond *at*. Any thread may call this."""
         if at < self._next_at:
             self.event.set()
 
@@ -166,13 +166,11 @@ class Looper:
 
 
 def join(thread: threading.Thread, left: Callable[[], float]) -> None:
-    """Wait for a thread to end, as long as *left* returns a positive number of seconds."""
     while thread.is_alive() and (wait := left()) > 0:
         thread.join(min(wait, _CHECK))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Call *work* in a daemon thread, and await it in the running loop."""
     context = contextvars.copy_context()
 
     def run() -> tuple[T | None, BaseException | None]:

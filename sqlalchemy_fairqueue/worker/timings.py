@@ -200,21 +200,17 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether a poll gave nothing, few messages come, and no registered wait lasts for another interval."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:
-        """Return whether to end a registered wait, because many messages come."""
         return self.waiting_until > 0 and self._lately > _BUSY
 
     def wait_begun(self, now: float, until: float) -> None:
-        """Note a registered wait: each enqueue from now on wakes the worker."""
         if self.waiting_until <= now:
             self._waiting_since = now
         self.waiting_until = until
 
     def wait_ended(self, now: float) -> None:
-        """Note that nothing wakes the worker, which therefore polls soon."""
         self.waiting_until = 0.0
         self.next_at = min(self.next_at, now + self.timings.poll_soon)
 

@@ -59,7 +59,6 @@ class FetchTrigger(WakeEvent):
         self._clock = clock
 
     def settled(self, queues: Iterable[ServedQueue]) -> None:
-        """Note settlements: let the fetcher poll *queues* now, and wake the fetcher if it waits for the settler."""
         now = self._clock()
         earlier = [queue.polls.poll_now(now) for queue in queues]
         if any(earlier) or self.is_backlogged:
@@ -140,7 +139,6 @@ _lock = threading.Lock()
 
 
 def join_listening(options: WorkerOptions, connection: DedicatedConnection, notify: Notify) -> Listening:
-    """Join the listening connection of the database of *connection*; the first subscriber creates it."""
     key = (os.getpid(), *connection.database_key())
     with _lock:
         listening = _shared.get(key)
@@ -174,7 +172,6 @@ class Listening:
         self._subscribers = [*self._subscribers, notify]
 
     def leave(self, notify: Notify) -> None:
-        """Remove a subscriber; after the last one the thread stops."""
         with _lock:
             self._subscribers = [one for one in self._subscribers if one != notify]
             if not self._subscribers and not self._stopping:
@@ -276,7 +273,6 @@ class EngineWatch:
         return listening is not None and listening.is_listening
 
     def join(self, engine: Engine | AsyncEngine, message_id: int, wake: Callable[[], None]) -> None:
-        """Call *wake* in the listener's thread at each notification that may be about the message."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -287,7 +283,6 @@ class EngineWatch:
                 self._listening.join(self.notified)
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Stop calling *wake*. The connection ends half a minute after the last caller has left."""
         with self._lock:
             wakes = self._wakes[str(message_id)]
             wakes.remove(wake)
@@ -299,7 +294,6 @@ class EngineWatch:
                 self._timer.start()
 
     def notified(self, topics: Topics | None) -> None:
-        """Wake callers that wait for messages in *topics*, or all callers if *topics* is None."""
         with self._lock:
             named = self._wakes if topics is None else set().union(*topics.values())
             wakes = [wake for message_id in named for wake in self._wakes.get(message_id, ())]
@@ -320,7 +314,6 @@ _watches: WeakKeyDictionary[Engine, EngineWatch] = WeakKeyDictionary()
 
 
 def watch_of(engine: Engine) -> EngineWatch:
-    """Return the watch of an engine's database. A forked child process gets a watch of its own."""
     with _lock:
         watch = _watches.get(engine)
         if watch is None or watch.process != os.getpid():

@@ -258,13 +258,12 @@ class Worker(Front):
                 at_once(self._end(self._runtime))
 
     def _stop_soon(self, runtime: Runtime) -> None:
-        """Stop this runtime in another thread, since the stop waits for the caller's thread."""
-
         def stop() -> None:
             with self._lock:
                 if self._runtime is runtime:
                     self.stop()
 
+        # In another thread, since the stop waits for the caller's thread.
         self._in_thread(stop)
 
     def _in_thread(self, stop: Callable[[], None]) -> None:

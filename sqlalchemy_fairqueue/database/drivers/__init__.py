@@ -22,17 +22,16 @@ _CLASSES = {"psycopg": "Psycopg", "psycopg2": "Psycopg2", "asyncpg": "Asyncpg"}
 
 @cache
 def driver_of_dialect(database: str, name: str) -> Driver:
-    """Return a driver, or raise InvalidArgument. Its module is imported now: an application may lack other drivers."""
     if database != "postgresql" or name not in _CLASSES:
         raise InvalidArgument(
             f"the engine speaks {database}+{name}; the queue needs create_engine('postgresql+psycopg://...') or "
             "create_engine('postgresql+psycopg2://...') or create_async_engine('postgresql+asyncpg://...')"
         )
+    # Imported only now, since an application may lack the other drivers.
     driver: Driver = getattr(import_module(f"{__name__}.{name}"), _CLASSES[name])()
     return driver
 
 
 def driver_of(bind: Engine | Connection) -> Driver:
-    """Return the driver of an engine or connection; an unsupported one raises InvalidArgument."""
     dialect = bind.dialect
     return driver_of_dialect(dialect.name, dialect.driver)

@@ -68,7 +68,6 @@ class Driver(ABC):
         return False
 
     def can_commit_with(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
-        """Return whether the connection can now send statements and COMMIT in one round trip."""
         return False
 
     def commit_with(
@@ -104,8 +103,7 @@ class Driver(ABC):
         """Do what a driver needs to end a connection in any state; SQLAlchemy closes it next. By default do nothing."""
 
     @abstractmethod
-    def fileno(self, connection: Any) -> int:
-        """Return the file descriptor of the driver's connection."""
+    def fileno(self, connection: Any) -> int: ...
 
     @abstractmethod
     def database_key(self, connection: Any) -> tuple[object, ...]:

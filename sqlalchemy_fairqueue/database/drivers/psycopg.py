@@ -1,8 +1,8 @@
 """The driver psycopg 3, for sync and async engines alike.
 
 If psycopg has prepared a statement, we send it by psycopg's libpq, since a cursor takes most of a call's time. Cursors
-send all other statements, so that psycopg prepares frequent ones, even if it has deallocated them before. The names of
-prepared statements are in a private cache of psycopg; if the cache is not as expected, cursors send everything.
+send all other statements; so psycopg prepares the frequent ones, and prepares one again that it has deallocated. The
+names of prepared statements are in a private cache of psycopg. If it is not as expected, cursors send everything.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ _status, _name = attrgetter("status"), attrgetter("name")
 
 
 def is_plain(driver: Any) -> bool:
-    """Return whether a connection has psycopg's own class and cursors, uses UTF-8, and is outside a pipeline."""
     cursors = driver.cursor_factory
     if type(driver) not in (psycopg.Connection, psycopg.AsyncConnection):
         return False
@@ -174,9 +173,8 @@ def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
 def bounds_of(connection: Any) -> Bounds:
     """Return what to send before and after the statements of one round trip to commit them together.
 
-    In an open transaction, COMMIT follows the statements. Otherwise the statements stand between the BEGIN that psycopg
-    would send and COMMIT. If that BEGIN has no options, both are left out, since PostgreSQL makes one transaction of
-    the statements anyway.
+    In an open transaction, send only COMMIT, after them. Otherwise send BEGIN with the connection's options before them
+    and COMMIT after them; without options send neither, since PostgreSQL makes one transaction of them anyway.
     """
     if connection.pgconn.transaction_status != TransactionStatus.IDLE:
         return (), _COMMIT
@@ -222,9 +220,8 @@ class Psycopg(LibpqDriver):
     passes_sqlalchemy = True
 
     def bytes_cursor(self, factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Make a cursor with binary results where it can have them, since text would double the length of a content."""
         cursor = factory(*arguments, **options)
-        # Cursors that insert parameters into a statement have only text results.
+        # As text, a content would be twice as long. Cursors that insert parameters into a statement know only text.
         if not isinstance(cursor, (psycopg.ClientCursor, psycopg.AsyncClientCursor)):
             cursor.format = Format.BINARY
         return cursor
@@ -330,9 +327,9 @@ class Psycopg(LibpqDriver):
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
-        """End a connection. If it came from a psycopg pool, return it there, so that the pool replaces it."""
         pool = getattr(connection, "_pool", None)
         connection.pgconn.finish()
+        # The pool replaces a connection that comes back ended.
         if pool is not None and (waiting := pool.putconn(connection)) is not None:
             run(waiting)
 

@@ -1,10 +1,10 @@
 """Replays one queue's history under a scenario; the result is a history too.
 
-A trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives when
-it was enqueued, and is ordered in its channel by the time when it became ready; each further attempt follows the
-previous one after the recorded delay. The message of an attempt that expired or was released is leased as long as
-recorded, and occupies no worker. A replay cannot know what the history lacks: commit times of enqueues, messages
-without an ended attempt, ordering keys, and, without a column ``priority``, priorities.
+The replay takes a trace from the history: the arrivals of messages and the durations of attempts, but not the order of
+service. A message arrives when it was enqueued, and is ordered in its channel by the time when it became ready. Each
+further attempt follows the previous one after the recorded delay. The message of an attempt that expired or was
+released is leased as long as recorded, and occupies no worker. A replay cannot know what the history lacks: commit
+times of enqueues, messages without an ended attempt, ordering keys, and, without a column ``priority``, priorities.
 """
 
 from __future__ import annotations

@@ -161,7 +161,6 @@ def as_recorded(
 
 
 def check_scenarios(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
-    """Return the scenarios by name; raise InvalidArgument if there are none, or a name is there twice or reserved."""
     named: dict[str, Scenario] = {}
     for scenario in scenarios:
         if not isinstance(scenario, Scenario):

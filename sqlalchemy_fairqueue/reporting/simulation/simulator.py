@@ -321,7 +321,7 @@ def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: 
 
 @compilable
 def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: int) -> int:
-    """Move up to *width* channels from the ready order to the heap from which the dequeue takes. Return how many."""
+    """Move up to *width* channels from the ready order to ``costs.merge_heap``. Return how many were moved."""
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     found = 0
     while found < width and dispatcher.ready_heap[0] > 0:
@@ -388,7 +388,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selection, now: int) -> None:
-    """Count what a batch has taken from a selected channel, and put the channel where it now belongs (fq_charge)."""
+    """Count what the dequeue took from a selected channel, and put the channel where it now belongs (fq_charge)."""
     number = selection.channel
     channel = dispatcher.channels[number]
     channel.heap_index, channel.tie_breaker = 0, number
@@ -445,7 +445,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[Attempt], done: int, now: int) -> None:
-    """End an attempt: free its slot and, if its message has another attempt, put the message back into the channel."""
+    """End the present attempt of message *done*, and free its slot. Put the message back if it has another attempt."""
     message = dispatcher.messages[done]
     attempt = attempts[message.attempt]
     attempt.finished = now
@@ -550,9 +550,9 @@ def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 def _proceed(
     dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> tuple[int, int]:
-    """Handle the next end of an attempt or of a worker's pause.
+    """Go on to the next end of an attempt, or of a worker's pause between two dequeues.
 
-    Return 1 for an attempt, 0 for a pause; and the number of the worker that is idle now, or -1 if none is.
+    Return 1 for an attempt, else 0; and the number of the worker that is idle now, or -1 if none is.
     """
     number = pool.heap[1]
     worker = pool.workers[number]

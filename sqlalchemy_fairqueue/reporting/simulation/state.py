@@ -97,8 +97,8 @@ class Attempt:
         delay: The time from its end until the next attempt is ready; zero: the message keeps its place.
         order: How many messages were delivered before it in the simulation.
         unhandled: 1 if it occupies no worker, since it expired or was released.
-        cost: What its channel is charged; in a queue that is fair by seconds, the charge so far.
-        took: The milliseconds that its settlement reports in a queue that is fair by seconds; -1: none.
+        cost: What its channel is charged; with ``fair_by="seconds"``, the milliseconds charged before its end.
+        took: The milliseconds that its settlement reports with ``fair_by="seconds"``; -1: none.
     """
 
     service: int = 0
@@ -221,7 +221,6 @@ _KINDS = {tuple(one.__slots__): one for one in (Channel, Message, Attempt, Tag, 
 
 
 def objects(value: Any, kind: type[Any] | None = None) -> Any:
-    """Convert a record array to a list of objects, another array to a list of numbers; keep any other value."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.names is None:

@@ -134,11 +134,9 @@ class ChangeReader(Follower):
         return ReadMaxRows(self._options.max_offsets_per_trigger or _CHANGES)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the present end of the WAL, where the query ends."""
         self._target = self._query(lambda connection: self._state(connection).insert)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return what the query's progress shows: the end of the WAL, the unread bytes, the bytes kept for the slot."""
         reached = self._reached
         if reached is None:
             return None
@@ -167,7 +165,6 @@ class ChangeReader(Follower):
             connection.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Advance the replication slot to an offset, unless it is there already."""
         reached = change_offset_of(end).lsn
 
         def move(connection: psycopg.Connection) -> None:

@@ -70,7 +70,6 @@ class PgOutput:
         self._tables: dict[int, tuple[str, tuple[str, ...]]] = {}
 
     def decoded(self, message: bytes) -> Commit | Change | None:
-        """Decode a message of pgoutput; None unless it is an insert, delete or commit. May raise PipelineError."""
         kind = message[:1]
         try:
             if kind in (b"I", b"D"):
@@ -190,7 +189,7 @@ class _Transaction:
 
 
 def _end(table: str, columns: Row) -> Row:
-    """Return columns of ``changes`` for a message that ended. *columns* is the message's new row in *table*."""
+    """Return how a message ended, in columns of ``changes``. *columns* was inserted into *table* when it ended."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
     else:
@@ -199,7 +198,6 @@ def _end(table: str, columns: Row) -> Row:
 
 
 def _columns(change: Change) -> Row:
-    """Return the columns of an inserted row under their names in the table of changes."""
     given = change.row()
     due = given.get("dequeue_at")
     row: Row = {name: given.get(name) for name in _TEXTS}

@@ -123,7 +123,6 @@ class StreamLag:
 
 
 def log_lag(lag: StreamLag) -> None:
-    """Log a lag at level INFO, in one line that ends with its fields as JSON."""
     _log.info("lag of a stream of the history: %s", json.dumps(asdict(lag)))
 
 

@@ -82,10 +82,6 @@ def _origin_of(words: Mapping[str, Any]) -> Origin:
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
-    """Return the offset in a JSON text; raise BadOption if the text is no offset.
-
-    For the error, *source* tells where the text is from, and *instead* names other values: ``"earliest, latest, or "``.
-    """
     try:
         words = json.loads(text)
     except ValueError:
@@ -140,7 +136,7 @@ class Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Raise OriginChanged if an offset is ahead of *found*, or of an origin that :func:`refuse_origin` refuses."""
+    """Raise OriginChanged if *offset* is ahead of *found*, or if :func:`refuse_origin` refuses its origin."""
     refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(
@@ -152,10 +148,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged if the origin of an offset (*offset*) is not the origin of the database's history (*found*).
-
-    If *accepted* is the text of *found*, raise nothing. The error quotes *position*.
-    """
+    """Raise OriginChanged if *offset* is not *found*, the origin in the database, unless *accepted* is its text."""
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

@@ -70,7 +70,6 @@ def prepared_installation(connection: psycopg.Connection, options: ReadOptions) 
 
 
 def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
-    """Return the state of the history in a snapshot taken now; raise SchemaMismatch if there is no history."""
     name = schema.replace("%%", "%")
     [row] = query(connection, "horizon", {"history": f"{name}.fq_history"})
     if row[3] is None:
@@ -98,7 +97,6 @@ def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
 
 
 def position_range(condition: Condition, after: Position, upto: Position) -> Condition:
-    """Restrict a condition to rows at positions beyond *after*, up to and including *upto*."""
     return condition.also(
         "(h.recorded_xid, h.id) > (%(after_xid)s::text::xid8, %(after_id)s)"
         " and (h.recorded_xid, h.id) <= (%(upto_xid)s::text::xid8, %(upto_id)s)",
@@ -160,7 +158,6 @@ def position_after(connection: psycopg.Connection, schema: str, after: Position,
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
-    """Return the positions of the first and last row that meet a condition; if no row does, both are the beginning."""
     found = query(connection, "first_and_last", condition.values, schema=schema, where=condition.text)
     return (Position(*found[0][:2]), Position(*found[0][2:])) if found else (Position(), Position())
 
@@ -197,7 +194,6 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
 
 
 def note_loss(options: ReadOptions, lost: str, otherwise: str) -> None:
-    """Raise DataLoss or warn, as the options say. *lost* says what was lost; *otherwise* says how to lose no more."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and {otherwise}"

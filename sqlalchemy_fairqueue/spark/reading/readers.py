@@ -109,7 +109,6 @@ class BatchReader(Shipped, DataSourceReader):
         return table_named(self._options.table)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the partitions of the tasks. All tasks that read the history share one snapshot, taken here."""
         with (
             reading_connection(self._options, "plan") as (connection, schema),
             translated_errors(f"plan to read {self._table.name}"),
@@ -226,7 +225,7 @@ class StreamReader(Follower):
         return self._query(lambda connection: self._edge(connection, latest=asked == LATEST).as_dict())
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch. PySpark 4.1 passes neither *start* nor *limit*."""
+        # PySpark 4.1 passes neither start nor limit.
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -234,11 +233,9 @@ class StreamReader(Follower):
         return ReadMaxRows(most) if most is not None else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the present end of the history, where the query ends."""
         self._target = self._query(lambda connection: self._edge(connection, latest=True).position)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the end of the history and the lag of the stream, for the query's progress."""
         reached = self._reached
         if reached is None:
             return None

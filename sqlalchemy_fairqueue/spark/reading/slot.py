@@ -184,7 +184,6 @@ def advance(connection: psycopg.Connection, slot: str, upto: int) -> None:
 
 
 def lsn_text(position: int) -> str:
-    """Write a position as PostgreSQL does: ``16/B374D848``."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
@@ -196,7 +195,6 @@ def _copied(connection: psycopg.Connection, query: str) -> Iterator[bytes]:
 
 
 def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T]) -> T:
-    """Call *call*, which needs the slot for itself; wait up to 30 seconds while another reader has the slot."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -196,7 +196,6 @@ def table_named(name: str) -> Table:
 
 
 def frame_schema(table: Table, names: Sequence[str]) -> StructType:
-    """Return Spark's schema of columns *names* (empty: all columns); raise BadOption for a wrong or repeated name."""
     known = {column.name: column for column in table.columns}
     for name in names:
         if name not in known:

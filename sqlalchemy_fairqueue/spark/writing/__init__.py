@@ -39,8 +39,6 @@ class _TableCreated(WriterCommitMessage):
 
 
 class _Writer(Shipped):
-    """Base of the writers of frames and of streams. If Spark aborts the write, the stages of its load are dropped."""
-
     def __init__(self, load: Load) -> None:
         self._load = load
 

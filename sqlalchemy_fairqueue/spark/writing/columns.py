@@ -133,7 +133,6 @@ _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
 def check_headers(texts: pa.Array, groups: pa.Array, problems: Problems) -> None:
-    """Note in *problems* rows that have a group and, in their headers, the field that fairqueue sets for groups."""
     named = pc.and_(groups.is_valid(), pc.fill_null(pc.match_substring_regex(texts, _MAYBE_GROUP), False))
     for index in pc.indices_nonzero(named).to_pylist():
         if GROUP_HEADER in json.loads(texts[index].as_py()):
@@ -206,11 +205,11 @@ class Columns:
 
     @property
     def staged(self) -> tuple[str, ...]:
-        """The names of the stage's columns that rows fill, without ``attempt``, the id of Spark's task attempt."""
+        """The names of the columns to fill, except ``attempt``, which :func:`copy_rows` fills."""
         return (*(_STAGED.get(name, name) for name in self.indexes), *self._constants())
 
     def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:
-        """Return an array for each column in ``self.staged``, with all rows of the batch; and problems of bad rows."""
+        """Return all rows, bad ones too, as an array for each of ``self.staged``; and the problems of bad rows."""
         batch, problems = _without_broken_texts(batch)
         given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]

@@ -227,14 +227,12 @@ class Load:
         return LoadResult(self.job_id, *merged)
 
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
-        """Drop this run's stage and the stages in the reports *staged*, and delete their unpublished rejects."""
         for stage in {self.stage, *(one.stage for one in staged if one is not None)}:
             if stage is not None:
                 drop_stage(self.options, stage)
                 self._delete_rejects(stage)
 
     def drop_left_behind(self, own: Collection[Stage | None] = ()) -> None:
-        """Drop tables of other runs of the load, after the merge; *own* are tables of this run."""
         left = [stage for stage in self.left if stage not in own]
         if not left:
             return

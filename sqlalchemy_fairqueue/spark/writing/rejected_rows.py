@@ -67,7 +67,6 @@ class RejectedRows:
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a folder or URI, and the folder on it; raise BadOption if pyarrow cannot use it."""
     if not _URI.match(path):
         return fs.LocalFileSystem(), path.rstrip("/")
     try:

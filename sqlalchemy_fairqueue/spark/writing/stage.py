@@ -80,7 +80,6 @@ def _stages(connection: psycopg.Connection, installation: Installation, function
 
 
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
-    """Drop tables of other runs of a merged load, except tables in use; return the dropped tables."""
     dropped = []
     for stage in stages:
         with contextlib.suppress(psycopg.Error):
