@@ -86,7 +86,7 @@ class GrantFairqueueOp(FairqueueOp):
 
 @Operations.register_operation("revoke_fairqueue")
 class RevokeFairqueueOp(FairqueueOp):
-    """Revoke a kind of work, or all, from a role. The inverse restores the grant *before*, or does nothing without it.
+    """Revoke a kind of work, or all. The inverse restores the grant *before*, or does nothing if *before* is None.
 
     Example:
         >>> RevokeFairqueueOp("web", before=RoleGrant("web", "producer")).reverse().grant.kind

@@ -47,24 +47,21 @@ class Codec(Protocol):
     """
 
     def encode(self, payload: Any) -> bytes:
-        """Encode a payload as bytes. Raise an error, preferably PayloadError, if this codec cannot encode the payload."""
+        """Encode a payload as bytes. Raise an error, preferably PayloadError, if the payload cannot be encoded."""
         ...
 
     def decode(self, content: bytes) -> Any:
-        """Decode content to a payload. Raise any error if this codec cannot decode the content.
-
-        When the application reads the payload, it gets the error as a PayloadError.
-        """
+        """Decode content to a payload, or raise any error. Readers of the payload get the error as a PayloadError."""
         ...
 
 
 class JsonCodec:
     """JSON in UTF-8 that PostgreSQL's jsonb also accepts, so that queries can read the payload.
 
-    ``decode`` returns an equal payload, with three exceptions. A tuple comes back as a list. A value of a subclass of
-    str, int, float, list or dict comes back as a value of the base class. A value that *default* has converted stays
-    converted. These values are refused with PayloadError: NaN, infinity, integers of more than 14,000 bits, keys other
-    than strings, NUL characters, lone surrogates, and, without *default*, values that JSON does not have.
+    A payload comes back equal, with three exceptions. A tuple comes back as a list. A value of a subclass of str, int,
+    float, list or dict comes back as a value of the base class. A value that *default* has converted stays converted.
+    These values are refused with PayloadError: NaN, infinity, integers of more than 14,000 bits, keys other than
+    strings, NUL characters, lone surrogates, and, without *default*, values that JSON does not have.
 
     Args:
         default: Converts a value that JSON does not have (datetime, UUID, Decimal, bytes ...) to a value that JSON has.

@@ -551,8 +551,7 @@ class ResultNotKept(ResultError):
 class UnknownMessage(ResultError):
     """The message whose result was asked for was never in this queue, or is in another channel than the given one.
 
-    If nothing is kept of a message that has ended, its channel is no longer known. Then a call that gives a channel
-    raises this, even if the message was in that channel.
+    If nothing is kept of a message, a call that gives any channel raises this, since the message's channel is unknown.
 
     Example:
         >>> queue.result(engine, 1_000_000)

@@ -94,10 +94,9 @@ def open_installation(options: Options) -> Iterator[Installation]:
 
 @contextlib.contextmanager
 def open_queue(options: Options, *, may_be_new: bool = False) -> Iterator[tuple[Installation, Queue]]:
-    """Open the installation, and the queue that the target names or else the installation's only queue.
+    """Open the installation and the queue that the target names, or else the installation's only queue.
 
-    With *may_be_new*, a named queue need not exist. Raise Unusable as :func:`open_installation` does, and CommandError
-    if the named queue does not exist, or if no queue is named and the installation has none or several.
+    With *may_be_new*, a named queue need not exist yet.
     """
     with open_installation(options) as installation:
         yield installation, installation.single_queue(may_be_new=may_be_new)

@@ -89,8 +89,7 @@ class Options:
         database_url: postgresql://user@host/database, visible in lists of processes. Default: $FAIRQUEUE_DATABASE_URL.
         app: A Queue of the application; or an Engine, which names only the database. Default: $FAIRQUEUE_APP.
         app_dir: The folder that comes first on the module search path.
-        schema: The schema that fairqueue is installed in. Default: the application's schema, or the first schema on the
-            search_path that has an installation.
+        schema: The installation's schema. Default: the application's, or the first installation on the search_path.
         queue: The queue. Default: the application's. If there is none, stats, channels, top, usage, doctor, report,
             metrics and dashboard take all queues, and commands for one queue take the only one.
         json: One JSON document instead of a table.

@@ -158,10 +158,7 @@ def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
 
 @contextlib.contextmanager
 def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
-    """Serve each page at its path, in threads, during a ``with`` block, and yield the address.
-
-    If *address* has port 0, the yielded address has the port that the system chose.
-    """
+    """Serve each page at its path, in threads, in a ``with`` block. Yield *address*, with a real port instead of 0."""
 
     class Answering(BaseHTTPRequestHandler):
         # Otherwise a probe that stays connected and silent would keep a thread for ever.

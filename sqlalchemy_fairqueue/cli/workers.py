@@ -72,9 +72,9 @@ def stop_worker(options: Options, name: str, *, by: By = None) -> Result:
     """Ask a worker to stop gracefully, as at a SIGTERM: it ends its work for all of its queues.
 
     Every worker of this name that serves the queue hears of the request within about two seconds, and logs who asked.
-    This command records the request, and does not wait. The exit status is 1 if no consumer of this name has an
-    unexpired lease in the queue. A worker without messages has a lease too, unless it has just started or does
-    not listen.
+    This command records the request and does not wait. If no consumer of this name has an unexpired lease in the queue,
+    the exit status is 1; the request is recorded all the same. A worker that waits for work has a lease without
+    messages, unless the worker has just started or does not listen.
     """
     with (
         open_queue(options) as (installation, queue),

@@ -327,7 +327,8 @@ async def move(call: Call) -> Question | Done:
 
 
 async def retry(call: Call) -> Done:
-    outcomes = [await call.act(call.of.admin.retry_now, one) for one in call.ids or [0]]
+    ids = call.ids if call.selects else call.ids or [0]
+    outcomes = [await call.act(call.of.admin.retry_now, one) for one in ids]
     if call.selects:
         due = sum(outcome in {"due", "redriven"} for outcome in outcomes)
         return Done("retry_selected", f"{due} due of {call.ids}", due)

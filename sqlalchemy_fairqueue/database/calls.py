@@ -535,10 +535,7 @@ def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: E
 
 
 def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
-    """Return how errors name a queue, or a channel of the queue: ``channel 'customer-7' of queue 'documents'``.
-
-    Several queues are only counted: ``3 queues``. A sequence of None alone means ``all queues``.
-    """
+    """Return the words by which errors name one or several queues, or a channel of a queue. [None] means all queues."""
     if isinstance(queue, str):
         return f"queue {queue!r}" if channel is None else f"channel {channel!r} of queue {queue!r}"
     if len(queue) != 1:

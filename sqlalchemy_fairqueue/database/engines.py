@@ -162,7 +162,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
 
     There are two exceptions. If event listeners of SQLAlchemy set up the engine's transactions, for example by SET
     LOCAL, *work* runs in one READ COMMITTED transaction. If *work* fails with IsolationError, *work* is called once
-    more, in one READ COMMITTED transaction; every later call of this function on this engine uses one from the start.
+    more, in a READ COMMITTED transaction. Later calls of this function on this engine use such a transaction at once.
     The transaction is committed after *work*, but *work* may also commit earlier.
 
     With *calls_only*, statements may bypass SQLAlchemy. Then *work* must execute only through the module ``calls``.

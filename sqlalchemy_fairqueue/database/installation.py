@@ -90,8 +90,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
         True if fairqueue was installed now; False if a version that this library can use was there.
 
     Raises:
-        SchemaMismatch: A version that is too old for this library is there; the text has the migration to write. Or no
-            version is there, but objects with names of fairqueue are.
+        SchemaMismatch: A version is there that is too old for this library, or other objects have fairqueue's names.
         AutocommitError: The connection commits each statement by itself.
         IsolationError: The transaction is read-only.
         ValueError: PostgreSQL cannot store the schema's name, or the database is not PostgreSQL.

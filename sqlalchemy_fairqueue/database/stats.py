@@ -119,10 +119,7 @@ def read_channel_stats(
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to the workers of one name in a queue to stop. A new request has a new *requested_at*.
-
-    The name is no field, since :func:`read_stop_requests` returns only requests to the name that its caller gives.
-    """
+    """A request to stop the workers of the name that was searched for. A new request has a new *requested_at*."""
 
     queue: str
     requested_by: str

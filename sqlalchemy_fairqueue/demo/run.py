@@ -209,10 +209,7 @@ def left(session: Session) -> int:
 
 
 def check(run: Run, engine: Engine, visits: list[Visit]) -> dict[str, int]:
-    """Return the totals ``lines``, ``functions``, ``classes`` and ``errors`` of all files.
-
-    Raise DemoError unless every file has exactly one result and no work is left.
-    """
+    """Return totals by key, such as "lines". Raise DemoError unless each file has one result and no work is left."""
     results = Counter({key: 0 for visit in visits for key in visit.files})
     results.update(file.key for file in run.files if file.done)
     wrong = [f"{key} has {count}" for key, count in results.items() if count != 1]

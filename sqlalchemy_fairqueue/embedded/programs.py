@@ -91,10 +91,7 @@ class Programs:
         return Programs(folder / self.directory.relative_to(self.trees[0].parent))
 
     def copy_below(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
-        """Create *folder*, and copy the programs into it.
-
-        *make_folder* is called with the path of each folder to create. The server's account must own the new folder.
-        """
+        """Create *folder* and copy the programs there. *make_folder* makes a folder that the server's account owns."""
         make_folder(folder)
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:

@@ -39,10 +39,7 @@ class Sample:
         channels: The busy channels, and channels that had messages in the previous sample or completed messages since.
             Each channel that waits has the reason of its wait.
         changes: By how many messages each (queue, channel) grows a second; empty if *since* is None.
-        rates: The completions a second of each (queue, channel) whose queue records its history; empty if *since* is
-            None.
-        changes: By how many messages each channel grows a second; empty if *since* is None.
-        rates: Completions a second of each channel whose queue records a history; empty if *since* is None.
+        rates: Completions a second of each (queue, channel) whose queue has a history; empty if *since* is None.
         snapshot: The snapshot as PostgreSQL writes it; the next sample counts the completions since then.
     """
 

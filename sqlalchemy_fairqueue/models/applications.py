@@ -100,11 +100,10 @@ class ChannelMixin(columns.fq_channel):
 class ChannelStateMixin(PausableMixin, columns.fq_channel_state):
     """The state row of a channel: its policy, and what the dispatcher knows of the channel.
 
-    ``paused_at`` is a datetime. All other instants are numbers of microseconds since 1970. ``head_message_id`` is the
-    first message that the dispatcher knows of, and ``head_dequeue_at`` is the ``dequeue_at`` of this message, which may
-    be negative (see :class:`Message`). Both are None while the dispatcher knows of no message in the channel.
-    ``backlog`` leaves out messages whose signals are not heard yet. ``problem`` tells why a dequeue has paused the
-    channel.
+    ``paused_at`` is a datetime; all other instants are numbers of microseconds since 1970. ``head_message_id`` is the
+    first message that the dispatcher knows of, or None. ``head_dequeue_at`` is the ``dequeue_at`` of that message; it
+    may be negative (see :class:`Message`). ``backlog`` leaves out messages whose signals are not heard yet. ``problem``
+    tells why a dequeue has paused the channel.
     """
 
     channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
@@ -386,18 +385,13 @@ class SignalMixin(columns.fq_signal):
 class LimitShareMixin(columns.fq_limit_share):
     """How much of a shared limit a queue has used so far, in virtual time, to share the limit fairly among its queues.
 
-    If ``queue`` is '', the row holds the state of the limit as a whole. The header of ``fq_limit_share.sql`` in the
-    package defines the columns.
+    For the whole limit, ``queue`` is ''. The header of ``fq_limit_share.sql`` in the package defines the columns.
     """
 
 
 @mapping("queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(columns.fq_group_followup):
-    """A follow-up that was given to ``queue.group``. The row is kept until the group is finished.
-
-    The column ``on_failure`` is true for the follow-up given as *on_failure*, and false for the follow-up given as
-    *then*.
-    """
+    """A follow-up of an open group. If ``on_failure`` is true, it was given as *on_failure*, otherwise as *then*."""
 
 
 @mapping("queue.group makes groups, and workers finish them")
@@ -454,9 +448,7 @@ class StopRequestMixin(columns.fq_stop_request):
 
 @mapping("use queue.admin.record_audit(session, ...)")
 class AuditMixin(columns.fq_audit):
-    """An action of ``who`` on a queue, a channel or a message, kept for 90 days.
-
-    If ``queue`` is None, the action was on the whole installation.
+    """An action of ``who`` in a queue, kept for 90 days. If ``queue`` is None, the action was on the installation.
 
     See Also:
         :class:`History`
@@ -474,10 +466,7 @@ class SampleMixin(columns.fq_sample):
 
 @mapping("workers of the queue write it each hour")
 class SizeMixin(columns.fq_size):
-    """The size in bytes, with indexes, that one of the ten largest tables of the installation had at a full hour.
-
-    ``fairqueue doctor`` shows how these tables grow.
-    """
+    """The size in bytes of one of the installation's ten largest tables at a full hour, for ``fairqueue doctor``."""
 
 
 @mapping("workers of the queue write it in their housekeeping")

@@ -88,8 +88,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         schema: The schema of the installation. None: the MetaData's schema, or else the connection's default schema.
 
     Raises:
-        ValueError: In that schema, the MetaData already has a table with the name of a fairqueue table, such as
-            ``fq_message``, and this function did not make it. For example, a class of yours maps it.
+        ValueError: In that schema, the MetaData already has a table of fairqueue, like ``fq_message``, from your code.
 
     Example:
         >>> class Base(DeclarativeBase): ...

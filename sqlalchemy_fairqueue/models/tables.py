@@ -88,8 +88,10 @@ def related_rows(table: str, *, own: str, other: str) -> Mapped[list[Any]]:
 class FairqueueMixin:
     """Base of the mixins.
 
-    A class gets a relationship only if the other table is mapped too, on the same Base and in the same schema.
-    ``__fairqueue_schema__`` is the schema of the installation; None: that of the MetaData, or else the default schema.
+    A mapped class gets a relationship only if the table at the other end of the relationship is mapped too, on the same
+    declarative base and in the same schema. A class may set ``__fairqueue_schema__``, the schema of the installation.
+    If this is None, the tables are in the schema of the MetaData or, if the MetaData has none, in the connection's
+    default schema. The mixins set the other attributes.
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None

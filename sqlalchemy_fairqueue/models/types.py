@@ -182,11 +182,11 @@ class Xid8(UserDefinedType[int]):
         return "xid8"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[int | None], str | None]:
-        """Convert an int to PostgreSQL's text."""
+        """Return a function that converts an int to the text of an xid8."""
         return lambda value: None if value is None else str(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:
-        """Convert PostgreSQL's text to an int."""
+        """Return a function that converts an xid8, as the driver returns it, to an int."""
         return lambda value: None if value is None else int(value)
 
     @property
@@ -201,7 +201,7 @@ class Xid8Array(TypeDecorator[list[int]]):
     cache_ok = True
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Read the ids as numbers, since not every driver reads an array of xid8."""
+        """Return an expression that reads the ids as numbers, since not every driver reads an array of xid8."""
         return cast(cast(column, ARRAY(Text)), ARRAY(BigInteger))
 
 

@@ -61,15 +61,19 @@ def instrument(
 ) -> None:
     """Trace and measure the queues of this process from now on. Call this once in each producer and worker.
 
-    The headers of a message carry the context of the span in which it is enqueued. A call of a handler is a ``process``
-    span, which *process* connects with that context. Statements by which a worker settles are ``settle`` spans.
+    The headers of a message carry the context of a span, which connects the handling of the message with its enqueue.
+    Each call of a handler makes a span whose name begins with "process". Each statement by which a worker settles
+    messages makes a span whose name begins with "settle".
 
     Args:
-        process: How a process span belongs to the enqueue. "link": it begins a trace, and has a link to the enqueue;
-            "child": it is in the trace of the enqueue. Give "child" if messages are handled soon after their enqueue.
-        send: "context": messages carry the context of the current span, such as the request's; without a current span
-            they carry none. "span": each call that enqueues makes a ``send`` span, whose context its messages carry;
-            it makes none in a trace that is not sampled. This takes several times as long as "context".
+        process: How the span of a handler's call is connected with the enqueue. "link": the span begins a trace of its
+            own, and has a link to the enqueue. "child": the span belongs to the trace of the enqueue. Give "child" if
+            messages are handled soon after their enqueue.
+        send: Which context the messages carry. "context": the context of the current span, such as the span of a
+            request; without a current span, messages carry no context. "span": each call that enqueues makes a span
+            whose name begins with "send", and its messages carry the context of that span. If the current trace is not
+            sampled, the call makes no span, and its messages carry the context of the current span. "span" takes
+            several times as long as "context".
         tracer_provider: Default: the global one.
         meter_provider: Default: the global one.
 

@@ -118,16 +118,19 @@ class DeadLetters(Facet[QueueBase]):
     ) -> dict[int, str]:
         """Turn dead letters into ready messages again. Return the outcome of each dead letter by its id.
 
-        The outcomes are "redriven"; "duplicate" if another message holds the key, so the letter stays dead; "missing"
-        if no dead letter has the id and fits the filters. A redriven message keeps its id and begins with zero
-        attempts. A full channel takes it too. Of messages with the same priority, the one that died first goes first.
+        The outcome is "redriven"; "duplicate" if another message holds the key, so that the letter stays dead; or
+        "missing" if no dead letter has the id and matches the filters. A redriven message keeps its id and begins with
+        zero attempts. Its priority and the time of the call decide its place in the channel. A full channel takes the
+        message too. Of redriven messages without a priority, the one that died first goes first.
 
-        In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT the call raises AutocommitError. The call locks the dead letters and their keys, and waits for
-        transactions that add or settle messages with these keys. With ids it also waits for another redrive or purge of
-        these dead letters. Without ids it skips locked dead letters, and tries at most *limit* (1 to 100,000), the
-        oldest first. Dead letters whose key another message holds are tried after all others. To redrive all, repeat
-        until no outcome is "redriven".
+        With ids, the call tries these dead letters, and waits for another redrive or purge of them. Without ids, the
+        call tries at most *limit* (1 to 100,000) dead letters, the oldest first, and skips locked ones. Dead letters
+        whose key another message holds come last. To redrive all, repeat the call until no outcome is "redriven".
+
+        The call locks the dead letters and their keys, and waits for transactions that add or settle messages with
+        these keys. The call counts as a settlement in the lock order. So an enqueue that is sent later in its
+        transaction, also by a session's COMMIT, raises LockOrderError. On a connection in AUTOCOMMIT the call raises
+        AutocommitError.
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -144,10 +147,12 @@ class DeadLetters(Facet[QueueBase]):
         before: datetime | None = None,
         **filters: Unpack[DeadLetterFilters],
     ) -> int:
-        """Delete dead letters for good and return how many; without filters, all of the queue.
+        """Delete dead letters for good, and return how many. If only *where* is given, delete all dead letters.
 
-        The call locks the dead letters. With ids it waits for another redrive or purge of these letters; without ids it
-        skips locked ones. *until* (aware): only letters of messages that died earlier. Its former name is *before*.
+        The call deletes the dead letters that match the ids, the filters and *until* (aware), which matches messages
+        that died before this time. The filters are as for :meth:`list`. *before* is the former name of *until*. The
+        call locks the dead letters. With ids it waits for another redrive or purge of these dead letters. Without ids
+        it skips locked dead letters.
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):
@@ -202,10 +207,11 @@ class Admin(Facet[QueueBase]):
         The outcome is "moved"; "unchanged" if it is in *channel* already; "leased" if a consumer holds it; "duplicate"
         if another message of *channel* has its key; "missing" if it is done, dead, withdrawn or in another queue.
 
-        In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT the call raises AutocommitError. The call locks the message, its key in *channel*, and a missing
-        *channel*. The call waits for transactions that create *channel* or add the key to it, then for a transaction
-        that delivers, settles, cancels or replaces the message. A cancel that waits for the move still takes effect.
+        The call counts as a settlement in the lock order. So an enqueue that is sent later in its transaction, also by
+        a session's COMMIT, raises LockOrderError. On a connection in AUTOCOMMIT the call raises AutocommitError. The
+        call locks the message and its key in *channel*. If the call creates *channel*, it locks *channel* too. The call
+        waits for transactions that create *channel* or add the key to it, then for a transaction that delivers,
+        settles, cancels or replaces the message. A cancel that waits for the move still takes effect.
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
@@ -226,16 +232,20 @@ class Admin(Facet[QueueBase]):
         """Let a message be due now: a scheduled message, a message that waits for its next attempt, or a dead letter.
 
         A dead letter is redriven, as by ``queue.dead_letters.redrive``. Any other message gets the place in its channel
-        that it would have had without a delay, and its attempts stay counted. Limits, rates and pauses still apply.
+        that it would have if it had been due ever since its enqueue. Its attempts stay counted. Limits, rates and
+        pauses still apply.
+
         Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both. A dead letter is found only
-        by its id. Of several messages with the ordering key, the call chooses the leased one, or else the next one.
+        by its id. If several messages have the ordering key and one of them is leased, the call chooses the leased
+        message, and so changes nothing. If none of them is leased, the call chooses the message that goes next.
 
         The outcome is "due"; "unchanged" if the message was ready or held; "leased" if a consumer holds it; "redriven"
         if it was dead; "duplicate" if it is dead and another message holds its key; "missing" otherwise.
 
-        In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT the call raises AutocommitError. The call locks the message, and waits for a transaction that
-        delivers, settles, cancels or replaces the message. For a dead letter it takes the locks of a redrive.
+        The call counts as a settlement in the lock order. So an enqueue that is sent later in its transaction, also by
+        a session's COMMIT, raises LockOrderError. On a connection in AUTOCOMMIT the call raises AutocommitError. The
+        call locks the message, and waits for a transaction that delivers, settles, cancels or replaces the message. For
+        a dead letter it takes the locks of a redrive.
         """
         wanted = checked_message(message_id, **named)
 
@@ -418,7 +428,7 @@ class Admin(Facet[QueueBase]):
         are busy. It stops for all queues that it serves, within its grace, and logs who asked (*by*, or else the
         database role). A worker that starts after the commit ignores the request. The call waits for other transactions
         that have asked the same worker. It returns whether a consumer of that name has an unexpired lease in this
-        queue. An idle worker that does not listen needs no lease; it stops too, though the result may be False.
+        queue. An idle worker may have no lease, so a worker can stop although the result is False.
         """
         check_name("consumer", consumer)
         check_names(by=by)
@@ -428,10 +438,11 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
-        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, most messages first.
+        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
-        *handlers* (0 to 10,000) is how many messages to return with each consumer, in its ``handlers``. They are the
-        messages that the consumer has held longest. In a queue without a history, they are those with the lowest ids.
+        ``ConsumerInfo.handlers`` has at most *handlers* (0 to 10,000) of the consumer's leased messages, whether a
+        handler works on them or not. They are the messages that the consumer has held longest. In a queue without a
+        history, they are the messages with the lowest ids.
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)

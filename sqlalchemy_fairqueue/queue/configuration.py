@@ -190,18 +190,20 @@ class Plans(Facet[QueueBase]):
     ) -> None:
         """Create or change a plan: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 
-        A channel follows the plan after ``configure_channel(where, channel, plan="gold")`` or, for new channels,
-        ``configure(where, default_plan="gold")``. Fields that a channel overrides keep their values. *policy* and
-        *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan starts without limits.
+        A channel follows the plan after ``queue.configure_channel(where, channel, plan="gold")``. New channels follow
+        it after ``queue.configure(where, default_plan="gold")``. Fields that a channel overrides keep their values.
+        *policy* and *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`. A new plan starts
+        without limits.
 
         Every dequeue after the commit applies the new max_concurrency, rate and weight. The other fields of a channel
         keep their old values until the plan is copied to the channel. Each dequeue copies the plan to up to a thousand
-        channels; on an Engine this call copies it to all before it returns, except for channels that other transactions
-        have locked. ``list`` tells whether all have the change.
+        channels. On an Engine, this call copies the plan to all channels before it returns, except for channels that
+        other transactions have locked. In the result of :meth:`list`, the plan's ``spread`` is true once all channels
+        have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
         plan, and for transactions that put a channel on it. If the plan gives a channel its first max_concurrency or
-        max_cost_out, the leased messages of the channel must be counted. While other transactions have one of them
+        max_cost_out, the leased messages of the channel must be counted. While another transaction has such a message
         locked, the count and all deliveries of the channel wait.
         """
         check_name("plan", name)
@@ -252,12 +254,12 @@ class Limits(Facet[QueueBase]):
         max_cost_out: int | Unset | None = UNSET,
         rate: Rate | str | Unset | None = UNSET,
     ) -> None:
-        """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
+        """Create or change a shared limit: ``queue.limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together the queues of
-        a limit never exceed it. While all these queues have messages, they get equal parts. What one queue does not
-        use, the others get. Dequeues from these queues run one after another. A consumer that waits for a slot polls 50
-        times a second. The call locks the limit. No dequeue serves these queues until the transaction ends.
+        ``queue.configure(where, limits=["openai"])`` makes a queue of the same schema draw from the limit. Together the
+        queues of a limit never exceed it. While all these queues have messages, they get equal parts. What one queue
+        does not use, the others get. Dequeues from these queues run one after another. A consumer that waits for a slot
+        polls 50 times a second. The call locks the limit. No dequeue serves these queues until the transaction ends.
 
         Values that are not given stay; None lifts a limit. *max_concurrency* limits how many messages the queues have
         leased together, *max_cost_out* what these messages cost, and *rate* their messages or cost in a time.

@@ -188,6 +188,8 @@ class Context:
     def group(self) -> MemberGroup | None:
         """The group of the message; None if it is in no group, or if the handler runs in a child process.
 
+        If the messages of a batch are in different groups, this raises InvalidArgument; use :meth:`group_of`.
+
         See Also:
             :meth:`MemberGroup.within`
         """
@@ -196,7 +198,16 @@ class Context:
         return self.group_of(self.delivery)
 
     def group_of(self, delivery: Delivery) -> MemberGroup | None:
-        """Return the group of one delivery of a batch, as :attr:`group` does for a single message."""
+        """Return the group of one delivery of a batch, as :attr:`group` does for a single message.
+
+        Example:
+            >>> @queue.handler("split", batch=Batch(max_messages=50))
+            ... def split(deliveries: list[Delivery], context: Context) -> None:
+            ...     for delivery in deliveries:
+            ...         print(context.group_of(delivery))
+            >>> perform(queue, "no member", kind="split")
+            None
+        """
         self._check(delivery)
         group_id, queue = group_of_headers(delivery.headers), self._held.enqueues
         if group_id is None or queue is None:
@@ -239,12 +250,12 @@ class Context:
 
     @property
     def cost(self) -> int | None:
-        """What this call costs, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the handler may assign it.
+        """What this run of the handler costs, in the unit of ``enqueue(cost=)``; the handler may assign it.
 
-        The worker settles the delivery with this cost, however the handler ends. If it differs from the declared cost,
-        the channel pays the difference or gets it back. None, the initial value, means the declared cost or, in a queue
-        that is fair by seconds, the handler's time in milliseconds. A handler that settles its delivery by a verb
-        passes the cost to the verb. The deliveries of a batch share the cost equally.
+        The worker settles the delivery with this cost (0 to 1,000,000,000), however the handler ends. If it differs
+        from the declared cost, the channel pays the difference or gets it back. None, the initial value, means the
+        declared cost or, in a queue that is fair by seconds, the handler's time in milliseconds. A handler that settles
+        its delivery by a verb passes the cost to the verb. The deliveries of a batch share the cost equally.
 
         Example:
             >>> @queue.handler("ask")

@@ -305,14 +305,16 @@ class Groups(Facet[QueueBase]):
 
     @verb
     def cancel(self, where: Where, group_id: UUID | str) -> GroupCancellation:
-        """Withdraw the open members of a group. Return how many are gone, and how many are still held by consumers.
+        """Cancel the members of a group that have not ended. Return how many are deleted, and how many are leased.
 
-        Each member that has not ended is cancelled as by ``queue.cancel``, and cannot add members any more. When the
-        members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
+        Each of these members is cancelled as by ``queue.cancel``, and cannot add members any more. When the leased
+        members have ended, the message *on_failure* of ``queue.group`` is enqueued. If there is no *on_failure*, the
+        message *then* is enqueued. If both are None, no message follows.
 
         The call locks the members until the transaction ends, and waits for transactions that have locked one of them.
-        In the lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup. In a
-        REPEATABLE READ or SERIALIZABLE transaction the call raises IsolationError.
+        The call counts as a settlement in the lock order. So an enqueue that is sent later in its transaction, also by
+        a session's COMMIT, raises LockOrderError. An unknown group raises UnknownGroup. In a REPEATABLE READ or
+        SERIALIZABLE transaction the call raises IsolationError.
         """
         return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 

@@ -148,8 +148,9 @@ class Schedules(Facet[ScheduleMethods]):
 
         Args:
             name: Unique in the channel, so that each tenant can have its "nightly".
-            options: cron, every, timezone, catch_up and jitter, as for :class:`~sqlalchemy_fairqueue.Recurrence`;
-                payload, which is encoded immediately, headers, max_attempts and ordering_key, as for ``queue.enqueue``.
+            options: The times of the schedule: cron, every, timezone, catch_up and jitter, as for
+                :class:`~sqlalchemy_fairqueue.Recurrence`. The options of its messages: payload, headers, max_attempts
+                and ordering_key, as for ``queue.enqueue``. This call encodes the payload.
             job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
                 channel, kind, payload, headers, max_attempts and ordering_key.
         """

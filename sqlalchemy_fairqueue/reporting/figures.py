@@ -46,7 +46,8 @@ class Starvation:
     """The longest stretch in which a channel was starved.
 
     Attributes:
-        lasted: The time between *from_* and *to* in which other channels were served.
+        lasted: For how much of the time from *from_* to *to* other channels were served.
+        from_: The beginning of the stretch.
         to: When the channel's next attempt began, which ended the stretch.
     """
 
@@ -59,7 +60,8 @@ class Starvation:
 class Culprit:
     """A channel that received more than its share while another channel, the victim, was denied messages of its share.
 
-    *part* is the fraction of the victim's denied messages, or of their cost, that is ascribed to this channel.
+    *part* is the fraction of the victim's denied messages that is ascribed to this channel. In :class:`ChannelCosts`,
+    *part* is the fraction of the victim's denied cost.
     """
 
     channel: str
@@ -70,12 +72,14 @@ class Culprit:
 class Denial:
     """When a channel was denied messages of its fair share, and because of whom.
 
+    A stretch is a run of fairness windows in which the channel was denied messages. Two fairness windows in a row
+    without denied messages end a stretch. In :class:`ChannelCosts`, "messages" stands for the cost of messages.
+
     Attributes:
-        from_: The beginning of the worst stretch, the run of windows in which the most messages were denied. *to* is
-            the end of the stretch. Two windows in a row without denied messages end a run.
-        part: The fraction of the channel's denied messages, or of their cost, that falls into the worst stretch.
-        culprits: The channels to which most of the denied messages are ascribed, the greatest part first. At most
-            twenty channels of a queue have culprits: those that were denied most per attempt.
+        from_: The beginning of the worst stretch, in which the most messages were denied; *to* is its end.
+        part: The fraction of the channel's denied messages that falls into the worst stretch.
+        culprits: At most three channels, to which the most denied messages are ascribed, the greatest part first. This
+            is empty except for the twenty channels of a queue with the most denied messages divided by their attempts.
     """
 
     from_: datetime
@@ -86,9 +90,10 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelCosts:
-    """The cost of a channel's attempts; the other fields are as in ChannelFigures, but by cost instead of messages.
+    """The cost of a channel's attempts, and the channel's shares of the cost of the queue.
 
-    *denied_cost* is the cost by which the channel got less than its share, summed over all windows.
+    *denied_cost* is the cost by which the channel got less than its share, summed over all fairness windows. The other
+    fields are as in :class:`ChannelFigures`, but for shares of cost instead of messages.
     """
 
     cost: int
@@ -100,7 +105,10 @@ class ChannelCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCosts:
-    """The cost of a queue's attempts; the other fields are as in QueueFigures, but by cost instead of messages."""
+    """The cost of a queue's attempts, and how evenly this cost was shared among the channels.
+
+    The other fields are as in :class:`QueueFigures`, but for shares of cost, whose fairness windows may be wider.
+    """
 
     cost: int
     fairness: float | None
@@ -128,10 +136,10 @@ class ChannelFigures:
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service. A divisor below 10 ms counts as 10 ms, and a slowdown below 1 as 1.
-        denied_wait: By how much, at least, the mean wait would have been shorter with the fair share.
+        denied_wait: The least time by which the mean wait would have been shorter with the channel's fair share.
         fair_share: What the channel was served, divided by its fair share, over all windows that began with a backlog
             of the channel. None: there was no such window.
-        backlogged: The time in which it had messages ready and not started.
+        backlogged: The time in which the channel had ready messages that were not started.
         starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
         greatest_concurrency: The most messages of the channel that were leased at once.
         greatest_rate: Most attempts begun in one second.
@@ -204,8 +212,9 @@ class QueueFigures:
         busy: The time in which at least one message was leased.
         fairness: Mean of Jain's index over the fairness windows; None: no channels competed.
         least_fairness: Jain's index in the least fair of the fairness windows.
-        fairness_window: The width of the fairness windows, for fair shares and the index; *windows* are *window* wide.
+        fairness_window: The width of the fairness windows, over which fair shares and Jain's index are computed.
         contended: Of the fairness windows in which attempts started, the fraction in which channels competed.
+        window: The width of each of *windows*, which show how the queue developed.
     """
 
     queue: str
@@ -259,9 +268,10 @@ class Figures:
     """All figures of a history.
 
     Attributes:
-        queues: By name.
-        channels: In descending order of denied wait, then mean wait, then by name.
-        plans: By queue, in descending order of denied wait; only for queues with plans.
+        queues: Sorted by name.
+        channels: Sorted by ``denied_wait``, the greatest first; if equal, by ``mean_wait``, the greatest first; then by
+            queue and name. :class:`ChannelFigures` explains both waits.
+        plans: Sorted by queue, then by ``denied_wait``, the greatest first. Queues without plans are left out.
     """
 
     queues: tuple[QueueFigures, ...]

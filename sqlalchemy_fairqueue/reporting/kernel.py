@@ -41,7 +41,7 @@ class Channel:
         rate: The most starts in one second, whatever the rate of its policy.
         interval: The average time between two messages that its policy allows; zero: the policy has no rate.
         theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
-        burst: The least burst with which *interval* would have allowed its starts.
+        burst: The least burst with which a rate of this *interval* would have allowed its starts; zero: no rate.
     """
 
     waiting: int = 0

@@ -157,8 +157,9 @@ def report(
         output: The file of the page, which is replaced. None: no page.
         window: The width of the windows over time. Default: a width that gives about 240 windows or fewer.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
-        labels: Labels of tenants on the page, by channel; or the name of a column of the history, whose last value in
-            the attempts of a channel is the channel's label. Channels without a label keep their names.
+        labels: Labels of tenants on the page, by channel; or the name of a column of the history. If a column is named,
+            a channel's label is the value of this column in the channel's latest attempt that has a value. Channels
+            without a label keep their names.
         tenant: The only channel that the page shows and names. The returned figures cover all channels in any case.
         replayed: Whether to try limits for a tenant that made others wait. If this is true or there are *scenarios*,
             the history is also replayed under its own policies, which tells how far forecasts can be trusted.

@@ -112,8 +112,9 @@ class ReplayedQueue:
         workers: Messages handled at once.
         estimated: Whether *workers* is the capacity that the history shows, instead of the scenario's number.
         backlogged: The backlogged time in which the capacity was measured; zero: it was not measured.
-        least_workers: The capacity in the quarter of that time with the least capacity.
-        greatest_workers: The capacity in the quarter with the greatest.
+        least_workers: *backlogged* is divided into four equal quarters, one after another. This is the capacity in the
+            quarter in which the capacity was least. If the capacity was not measured, this is *workers*.
+        greatest_workers: Like *least_workers*, but in the quarter in which the capacity was greatest.
         settings: The settings of the scenario, as text, without the workers.
         replay_error: The mean absolute difference between the replayed and the recorded time from ready to finished, as
             a fraction of the mean recorded time. None: the replay is not under the recorded policies.
@@ -154,16 +155,18 @@ class Replay:
 class Advice:
     """Advice for a queue: a limit for *channel*, the tenant that made others wait, and the limit's effect in a replay.
 
+    The limit should shorten the waits of the others. If the limit is for *channel* alone, the others are the channels
+    whose ``denial`` has culprits: they were denied messages of their fair share. If no channel has culprits, the others
+    are the channels that miss the objective. If the limit is for a plan, the others are the channels that have culprits
+    or miss the objective, and do not follow the plan. *channel* is never one of the others.
+
     Attributes:
-        before: The mean wait of the others in the replay under the recorded policies. Without a *plan*, the others are
-            the channels that were denied their share, except *channel*. If no channel was denied its share, the others
-            are the channels that miss the objective, except *channel*. With a *plan*, the others are the channels that
-            were denied their share or miss the objective, except the channels of the plan.
+        before: The mean wait of the others in the replay under the recorded policies.
         own_before: The mean wait of *channel* in the same replay.
-        max_concurrency: The limit to set; None: no advice, for *reason*.
-        after: Like *before*, but in a replay with the limit.
+        max_concurrency: The limit to set. None: no limit is advised, and *reason* says why.
+        after: Like *before*, but in a replay with the limit. None: no limit is advised; likewise *own_after*.
         own_after: Like *own_before*, but in a replay with the limit.
-        plan: The plan to set the limit for; None: only for *channel*.
+        plan: The plan to set the limit for. None: the limit is for *channel* alone.
 
     See Also:
         :class:`Report`

@@ -90,8 +90,9 @@ def archive(
 ) -> ArchiveResult:
     """Update the archive at *path* from the history.
 
-    One rename adds a whole day, or all later rows of an archived day, so readers never see half of an addition. If a
-    run dies, the next run continues. Run this after midnight UTC, and before housekeeping drops the oldest day.
+    A run adds each day that is not archived yet. To an archived day, it adds the attempts that were recorded after the
+    day was archived. Each addition becomes visible by one rename, so readers never see half of an addition. If a run
+    dies, the next run continues. Run this after midnight UTC, and before housekeeping drops the oldest day.
 
     Args:
         spark: A classic session; not Spark Connect, since the run uses the session's file systems.

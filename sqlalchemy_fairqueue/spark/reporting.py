@@ -80,7 +80,8 @@ def report(
 
     Args:
         history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time.
-        policies: A frame with the option ``table=channels``, read once; by default no limits, and equal weights.
+        policies: The policies of the channels, as a frame that ``spark.read.format("fairqueue")`` with the option
+            ``table=channels`` gives. The call reads the frame once. Default: no limits, and equal weights.
         settings: The settings of the recorded queues, for replays, from
             :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
         output: As for :func:`sqlalchemy_fairqueue.reporting.report`; so are *title*, *window*, *objective*, *labels*,
@@ -127,8 +128,9 @@ def replay(
         history: An archive, a live history, or another frame with the columns of a history; each row once. The frame
             may have a column ``priority`` of the messages, which a history itself lacks; null means none.
         recorded: Whether the result also has the recorded history, as scenario "as recorded".
-        policies: A frame with the option ``table=channels``, read at this call; by default no limits. The replay needs
-            the limits to estimate the number of workers: a message that waits for a limit waits for no worker.
+        policies: The recorded policies, as for :func:`report`. This call reads the frame at once. Default: no limits.
+            If a scenario gives no *workers*, their number is estimated from how many messages were leased while others
+            waited for a worker. The policies tell which messages waited for a limit or a rate instead.
 
     Raises:
         InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A
@@ -158,9 +160,10 @@ def replays(
 ) -> tuple[Replay, ...]:
     """Return the figures of each scenario, for a report that compares them with the history.
 
-    An additional first result, "as recorded, replayed", is a replay under the record's own policies. How far it is from
-    the record tells how far the other results can be trusted. The figures of a scenario are as in a report on the
-    result of :func:`replay`, given the scenario's own policies. The history is read and shuffled once.
+    An additional first result, "as recorded, replayed", is a replay under the record's own policies. How far this
+    result is from the record tells how far the other results can be trusted. The figures of a scenario are those that
+    :func:`report` would compute from the rows of the scenario in the result of :func:`replay`, with the scenario's
+    policies as *policies*. The history is read and shuffled once.
 
     Args:
         history: As for :func:`replay`.

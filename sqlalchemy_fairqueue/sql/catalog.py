@@ -45,7 +45,7 @@ _SET = text(
 
 
 def read_catalog(connection: Connection, schema: str) -> Catalog:
-    """Read the objects of a schema that have a name of ours, from any version, and what belongs to these objects.
+    """Read the tables and functions of a schema that are named as in any version, and what belongs to the tables.
 
     Partitions of tables are left out. This locks nothing, and reads only PostgreSQL's catalog.
     """
@@ -145,13 +145,14 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """Find the changes that no migration made: differences from the installed version, sorted by kind and name.
 
-    It compares functions, tables, what belongs to our tables (columns, indexes, constraints, triggers and rules), and
-    the schema of the staging tables. If the connection's role may read the grants, the grants are compared with the
-    privileges on the functions, unless ``fq_grants()`` or the table ``fq_grant`` has drifted. If ``fq_version()`` is
-    missing, the installation is compared with the version that it resembles most.
+    The call compares the library's functions and tables, the columns, indexes, constraints, triggers and rules of these
+    tables, even if you added them, and the schema of the staging tables. Your own table or function is compared only if
+    it has the name of a table or function of the library. Partitions of the history are not compared. If
+    ``fq_version()`` is missing, the installation is compared with the version that it resembles most.
 
-    Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables. Your
-    own objects count only if they have names of ours or belong to our tables; partitions of the history do not count.
+    If the connection's role may read the grants, the grants are compared with the privileges on the functions. They are
+    not compared if ``fq_grants()`` or the table ``fq_grant`` has drifted. The call reads only PostgreSQL's catalog and
+    the grants, in the connection's transaction, and needs no privilege on the tables.
 
     Args:
         schema: The schema of the installation. None: the connection's default schema.

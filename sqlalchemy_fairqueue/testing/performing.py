@@ -182,17 +182,17 @@ def perform(
         queue: The queue with the handler; or a job, whose arguments are then given by name.
         payload: None by default. It goes through the codec.
         kind: "default" by default. Not for a job.
-        session: For a handler that takes one. Nothing is committed, and nothing completed.
-        context: For a handler that takes one. The handler then gets the delivery of this context, not one made of
-            *payload* and *message*. Default: nothing is cancelled, lost, stopping or timed out.
+        session: For a handler that takes one. The call commits nothing, and settles no message.
+        context: For a handler that takes one. The handler then gets the delivery of this context, not a delivery made
+            of *payload* and *message*. Default: a context in which nothing is cancelled, lost, stopping or timed out.
         resources: What on_start functions would return, by the resource's name. The functions are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others.
             For a job, also the job's arguments. If a job has an argument ``payload``, ``payload=`` means this argument.
 
     Returns:
-        The Outcome that the handler returned, raised, or asked for by ``context.retry``, ``release`` or ``bury``; None:
-        completed. An exception that the handler's RetryPolicy names is returned as an Outcome too: as Bury for
-        ``bury_on``, as Retry for ``retry_on``.
+        The Outcome that the handler returned, raised, or asked for by ``context.retry``, ``release`` or ``bury``. None:
+        a worker would complete the message. An exception that the handler's RetryPolicy names is returned as an Outcome
+        too: as Bury for ``bury_on``, as Retry for ``retry_on``.
 
     Raises:
         InvalidArgument: There is no such handler; it takes a session or a resource that the call does not give; or it
@@ -239,10 +239,11 @@ def drain(
     group's follow-up is performed after its members.
 
     Messages that are due later, or that a rate holds back, stay without an error. A message that is retried without a
-    delay is due after the longest wait of its RetryPolicy for that attempt (a worker chooses a random wait). A message
-    that is released without a delay is due after an hour. To remove a channel's rate in the test, use
-    ``queue.configure_channel(session, channel, rate=None)``. Do not remove the rate of the queue, since this stops its
-    deliveries until the commit. Raise it instead: ``queue.configure(session, rate="1000000/s, burst 1000000")``.
+    delay is due after the longest wait of its RetryPolicy for that attempt; with a worker the wait is random. A message
+    that is released without a delay is due after an hour, so that the drain ends; with a worker it is due at once.
+
+    To remove a channel's rate in the test, call ``queue.configure_channel(session, channel, rate=None)``. To raise the
+    rate of a whole queue, call ``queue.configure(session, rate="1000000/s, burst 1000000")``.
 
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession the
@@ -252,7 +253,7 @@ def drain(
 
     Raises:
         InvalidArgument: *session* is no session; more than *limit* messages are due; a kind has no handler; a handler
-            takes a resource that *resources* lacks; or a handler is async, and *session* is not.
+            takes a resource that *resources* lacks; or a handler is async, and *session* is no AsyncSession.
         Exception: What a handler raised, if a worker would count it as a failure; the savepoint is rolled back. But an
             exception that the handler's RetryPolicy names settles the message, as for :func:`perform`.
 

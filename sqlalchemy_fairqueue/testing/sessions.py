@@ -107,7 +107,7 @@ def inline(
 
     Messages are performed as by :func:`drain`, so a test that rolls back leaves nothing behind. Unlike with ``drain``,
     handlers do not get *session*: at each commit, all handlers of a queue get one new session on the same connection.
-    Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
+    Messages due later stay. After :meth:`DatabaseClock.advance` the next commit performs them if they are due.
 
     Args:
         session: For instance from :func:`rolled_back`. For an AsyncSession use ``async with``.

@@ -58,7 +58,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Return a change of a queue's settings, except its limits."""
+    """Return a change of settings of a queue. For the settings in QueueLimits, call :func:`limit` instead."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -71,7 +71,11 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Return a change of a channel's policy, which creates a missing channel. If *plan* is None, it follows no plan."""
+    """Return a change of a channel's policy, which creates a missing channel.
+
+    *plan* is the plan that the channel shall follow. None means no plan; UNSET leaves the channel's plan as it is.
+    *reset* names the fields that the channel shall take from its plan again or, without a plan, from the defaults.
+    """
     call = target.call(
         "fq_configure_channel",
         "configure",

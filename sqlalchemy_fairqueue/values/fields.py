@@ -129,7 +129,7 @@ class Rate:
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
-        """Write the rate without its burst, like ``50/s``, in the shortest unit with an exact count, or rounded."""
+        """Write the rate without its burst, like ``50/s`` or ``1.5/m``, with at most six decimals."""
         counted = "" if self.of == "messages" else f" of {self.of}"
         units = [unit for unit in ("s", "m", "h", "d") if UNITS[unit] >= self.interval]
         if not units:

@@ -56,17 +56,18 @@ class Enqueue:
             message. "raise": DuplicateMessage is raised, on a session by the COMMIT. "replace": the other message keeps
             its id, enqueued_at and group, and takes everything else from the new message; its attempts start from zero.
             With a delay this is a debounce. If the other message is leased, it loses the key instead, and the new
-            message is added. With a unique_for, "replace" does what is said there.
+            message is added. If the new message has a unique_for, the rules that are listed there come first.
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
             such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
             settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that lives
-            longer keeps the key until it ends. A new message without a unique_for ignores the period of a message that
-            has ended. While a period lasts, a new message with a unique_for is a duplicate of the message that began
-            the period, even if the older message has ended. If the older message waits, a "replace" rewrites it and
-            begins the period anew. If the older message is leased or has ended, a "replace" adds nothing; the outcome
-            is "duplicate". None: the key is taken as long as the message lives.
-        unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
+            longer keeps the key until it ends. None: the key is taken as long as the message lives. A new message
+            without a unique_for ignores the period of an older message. A new message with a unique_for is a duplicate
+            until the older message's period is over, even if the older message has ended. If the older message waits,
+            "replace" rewrites the older message, and a new period begins. If the older message is leased or has ended,
+            "replace" adds nothing, and the outcome is "duplicate".
+        unique_from: When the period of unique_for begins. "enqueue": when the message is sent. "completion": when the
+            message ends, in whatever way.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A message that waits for a retry holds the next
             ones back, until it is completed, dead, cancelled or purged. In a queue with ``on_dead="hold"``, a dead
@@ -312,9 +313,10 @@ class Lease:
         return False
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
-        """Stop charging for a delivery. Return its measured cost, and the cost charged so far while its handler ran.
+        """End the charges that a worker makes while a handler runs. Return the measured cost and the charged cost.
 
-        The settlement charges the rest of the measured cost. Outside of a worker both costs are None.
+        The library calls this when it settles a delivery of a queue that is fair by seconds. The settlement charges the
+        difference of the two. Outside of a worker both costs are None.
         """
         return None, None
 
@@ -335,7 +337,8 @@ class Delivery:
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
-        settled: [] until this process settles the message, on a session until the COMMIT; then the verb: ["complete"].
+        settled: A list with the verb by which this process settled the message, such as ["complete"]. Before that, and
+            on a session until the COMMIT, the list is empty.
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether the queue kept results at the delivery; otherwise a completion stores none.
 
@@ -371,7 +374,8 @@ class Delivery:
         """The payload, decoded on first access, so that an unused large payload costs nothing.
 
         Raises:
-            PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury the message.
+            PayloadError: The codec cannot decode the content. Unreadable headers raise the error too, so that no
+                handler takes them for missing headers. Bury the message.
         """
         decoded = self._decode()
         if isinstance(decoded, PayloadError):

@@ -189,7 +189,7 @@ class RetryPolicy:
                     )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """Return the wait after *attempt* (first: 1). *chance* returns a number from 0 (longest wait) to 1 (shortest).
+        """Return the wait after the *attempt*-th attempt. *chance* returns 0 (longest wait) to 1 (shortest wait).
 
         Example:
             >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2)

@@ -41,9 +41,9 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """No message of the queue is leased. The waiting message needs only a dequeue by a worker with a handler for it."""
+    """No message of the queue is leased. The message waits for a dequeue by a worker that has a handler for it."""
     CAPACITY = "capacity"
-    """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
+    """The channel gets its whole share, or no other channel has leased messages. Only more consumers would help."""
     TURN = "others' turn"
     ORDERING_KEY = "ordering key"
     SCHEDULED = "scheduled"
@@ -179,7 +179,8 @@ class LeftoverReason:
 class Leftovers:
     """The messages that a drained worker leaves in a queue, and why they wait.
 
-    ``str`` writes a line for the queue and one for each reason, most frequent first. At most 1,000 channels are read.
+    ``str`` writes a line for the queue, then a line for each reason, the reason with the most messages first. *reasons*
+    covers at most 1,000 channels; the counts cover all channels.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
@@ -309,6 +310,7 @@ class PlanInfo:
 
     Attributes:
         policy: The policy of its channels, except for their overridden fields.
+        is_default: Whether it is the queue's ``default_plan``, which new channels follow.
         spread: Whether dequeues have copied its last change to all of its channels.
 
     See Also:
@@ -326,16 +328,18 @@ class PlanInfo:
 class ChannelDemand:
     """A channel that waits for consumers or occupies them, at the time of the call. Times are in UTC.
 
-    Fields that are not listed here mean what they mean in :class:`QueueStats`, for one channel.
+    Fields that are not listed here are as in :class:`QueueStats`, but for one channel.
 
     Attributes:
+        paused_at: When the channel was paused, or None.
         behind: If the channel is held, the message or dead letter that its first held message waits for; else None.
         last_dequeue_at: When a dequeue last took a message of the channel, or None.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         opens_at: Until when dequeues skip it, because its rate is used up or its first message is not due; or None.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
-        wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
+        wait: Why it waits, or None. ``queue.channels`` and ``queue.admin.contention`` do not look for reasons, so in
+            their results *wait* is None even if the channel waits.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -372,14 +376,14 @@ class ChannelDemand:
 
     @property
     def reason(self) -> Reason | None:
-        """The reason in ``wait``, or None."""
+        """Why the channel waits, as ``wait`` says; None if ``wait`` is None."""
         return self.wait.reason if self.wait else None
 
     @property
     def competes(self) -> bool:
         """Whether the channel has leased messages, or waits for consumers or for limits that it shares with others.
 
-        If *wait* was not read, only the leased messages of the channel count.
+        If ``wait`` is None, this tells only whether the channel has leased messages.
         """
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
@@ -388,8 +392,9 @@ class ChannelDemand:
 class ChannelStats(PolicyFields, ChannelDemand):
     """The state of a channel at the time of the call.
 
-    Fields that are not listed here mean what they mean in :class:`ChannelDemand`, or else in
-    :class:`~sqlalchemy_fairqueue.ChannelPolicy`, or else, for one channel, in :class:`QueueStats`.
+    The policy's fields are explained in :class:`~sqlalchemy_fairqueue.ChannelPolicy`, other fields that are not listed
+    here in :class:`ChannelDemand` or :class:`QueueStats`. ``queue.channels`` does not look for reasons, so *wait* and
+    *reason* are None, and *competes* tells only whether the channel has leased messages.
 
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
@@ -466,9 +471,10 @@ class Contention(Competition):
         rivals: How many channels compete: those with leased messages, and those with ready messages that neither a
             pause nor their own limit or rate holds back.
         rival_weight: The sum of the competing channels' weights.
-        served_cost: The cost of the queue's attempts that ended in the last five minutes, among the last 2,000 attempts
-            of all queues. None: the queue shares by messages, or records no history.
-        waits: Median, 90th and 99th percentile and maximum of the waits of all channels. Empty: nothing is ready.
+        served_cost: The cost of the queue's attempts that ended in the last five minutes. Only the last 2,000 attempts
+            of all queues are looked at. None: the queue shares by messages, or records no history.
+        waits: Median, 90th and 99th percentile and maximum of the channels' waits. Each channel counts once, by its
+            oldest ready message. Empty: nothing is ready.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -486,7 +492,7 @@ class Contention(Competition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A leased message of a consumer. ``delivered_at`` is None if the queue records no history.
+    """A message that a consumer has leased, not one held by an ordering key. Without a history *delivered_at* is None.
 
     See Also:
         :class:`ConsumerInfo`
@@ -504,7 +510,7 @@ class ConsumerInfo:
     """A consumer with an unexpired lease, at the time of the call. Times are in UTC.
 
     Attributes:
-        leased: Messages that it holds, including those that wait for a handler. An idle worker may hold none.
+        leased: Messages that it holds, waiting for a handler or not. An idle worker may have a lease without messages.
         delivered_at: When the message that it has held longest was delivered. None: no message, or no history.
         message_id: The id of that message; without a history, the least id of its messages. None: it holds no message.
         kind: The kind of that message, or None; likewise channel.
@@ -513,7 +519,7 @@ class ConsumerInfo:
             last hour, or the worker is known to have started after the request.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
         version: The version of the library that a worker runs. None: it has just started, or is no worker.
-        handlers: Messages that it has held longest, handled or waiting, longest first. The call limits their number.
+        handlers: The messages that it has held longest, waiting for a handler or not, longest first. By default none.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -799,7 +805,7 @@ class TrendPoint:
         ready: The most messages that were ready at a sample of the step. None: unknown; likewise oldest_wait.
         oldest_wait: The longest time for which a message had been ready, at any sample of the step.
         served: Attempts that completed a message. None: unknown; likewise failed.
-        failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
+        failed: Attempts that were retried, buried, or lost with their lease. Without a history: new dead letters.
 
     Example:
         >>> [*_, point] = queue.admin.trend(engine).points

@@ -254,7 +254,7 @@ class Recurrence:
             raise InvalidArgument(f"cron is {self.cron!r:.80}, which has no slot in the next 50 years; correct it")
 
     def words(self) -> RecurrenceWords:
-        """Return the arguments of an equal Recurrence."""
+        """Return the arguments by name, so that ``Recurrence(**recurrence.words()) == recurrence``."""
         return cast("RecurrenceWords", asdict(self))
 
     @property
@@ -263,7 +263,7 @@ class Recurrence:
         return None if self.cron is None else self.timezone or "UTC"
 
     def timing(self, anchor: int) -> Timing:
-        """Return the timing, which computes the slots. The schedule was made at *anchor* (microseconds since 1970)."""
+        """Return the timing, which computes the slots of a schedule made at *anchor* (microseconds since 1970)."""
         return timing_of(self.cron, self.zone_name, None if self.every is None else microseconds(self.every), anchor)
 
 

@@ -218,7 +218,7 @@ class StopRequests:
 
 
 class Round(ABC):
-    """Work that is too long for a duty: one round at a time, each in a thread and on a connection of its own."""
+    """A chore of a worker. It is done in rounds, one at a time. Each round has its own thread and connection."""
 
     def __init__(
         self, word: str, step: str, options: WorkerOptions, queues: Sequence[ServedQueue], **limits: float | None
@@ -272,7 +272,7 @@ class Round(ABC):
 
 
 class Groups(Round):
-    """Rounds that fold the notes of transactions into the counts of groups, and enqueue follow-ups.
+    """The chore that folds the notes of transactions into the counts of groups, and enqueues follow-ups.
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
@@ -321,7 +321,7 @@ class Groups(Round):
 
 
 class Schedules(Round):
-    """Rounds that first set the schedules that the code declares, and then run due slots."""
+    """The chore that runs due slots of schedules. Its first round also sets the schedules that the code declares."""
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         limits = {"within": options.stuck_after, "lock_timeout": options.timings.lock_timeout}
@@ -470,7 +470,7 @@ def _words(due: schedules.DueSchedule) -> tuple[str, str, str]:
 
 
 class Samples(Round):
-    """Rounds that write this minute's samples for the dashboard and ``fairqueue trend``, if they are still missing."""
+    """The chore that writes each minute's samples, for the dashboard and ``fairqueue trend``, if they are missing."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         super().__init__("samples", "keep samples", options, queues, within=options.timings.housekeeping_call)
@@ -487,7 +487,7 @@ class Samples(Round):
 
 
 class Housekeeping(Round):
-    """Rounds that make and drop partitions of the history, delete what has expired, and forget idle channels."""
+    """The chore that makes and drops partitions of the history, deletes expired rows, and forgets idle channels."""
 
     def __init__(self, options: WorkerOptions) -> None:
         limit = options.timings.housekeeping_call

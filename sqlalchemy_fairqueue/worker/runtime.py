@@ -48,7 +48,8 @@ class Health:
     Attributes:
         alive: False if the worker cannot recover by itself; then restart its process.
         ready: Whether it takes messages now: it is started, its threads run, not all of its handlers hang, and the
-            database answers and takes writes. The connection, its setup and the answer may take two seconds each.
+            database answers and takes writes. If the connection, its setup or the answer takes more than two seconds,
+            the worker is not ready.
         problems: Why it is not alive or not ready.
 
     Example:

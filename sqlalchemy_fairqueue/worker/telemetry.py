@@ -95,7 +95,7 @@ class AttemptDistributions:
 
 @dataclass
 class WorkerStats:
-    """Counters since the worker was created, and ``hung``, which also falls. Any thread may read them at any time.
+    """Counters since the worker was created. Only ``hung`` can fall. Any thread may read them at any time.
 
     Attributes:
         taken: Deliveries dequeued.
@@ -106,7 +106,7 @@ class WorkerStats:
         empty: Dequeue calls that returned nothing.
         flushes: Calls to settle deliveries, also those that failed.
         heartbeats: Calls to extend leases, also those that failed.
-        woken: How often the listening connection told of notifications for the worker's queues, or failed or came back.
+        woken: How often notifications, or a failure or return of the listening connection, woke the worker.
         failures: Failed dequeues, settlements, heartbeats and other periodic calls, mostly while the database is away.
         timed_out: Deliveries whose handler exceeded its timeout.
         hung: Handlers that run now though their deliveries are settled without them, or their messages were cancelled
@@ -164,7 +164,7 @@ class WorkerStats:
         return self._attempts[queue]
 
     def as_dict(self) -> dict[str, int]:
-        """Return all counters by name, without ``hung``, which also falls."""
+        """Return all counters by name, except ``hung``, which can fall."""
         return {name: count for name, count in asdict(self).items() if name != "hung"}
 
 

@@ -130,7 +130,7 @@ class Worker(Front):
     """Takes messages of one or several queues and calls their handlers in threads.
 
     The worker holds three connections, and a fourth once :meth:`health` was called. Its chores open others for a short
-    time, and handlers' sessions have theirs. All workers of the process share one more connection, which listens.
+    time. Sessions of handlers use further connections. All workers of the process share a connection that listens.
     :doc:`/workers` lists its guarantees and the duties of handlers. An argument that is None has its default.
 
     Args:
@@ -144,8 +144,10 @@ class Worker(Front):
         retry: When failed messages are tried again, unless their handler has its own policy.
         session_factory: Creates the sessions of handlers. Default: a sessionmaker of the engine, with the class that
             handlers annotate ``session`` with, such as SQLModel's Session.
-        prefetch: Most messages taken ahead of their handlers, 0 to 500; at most a tenth of a second's work.
-        max_bytes: Most bytes of taken messages whose handlers have not begun, or one larger message. Default: 64 MiB.
+        prefetch: The most messages that the worker takes before handlers are free for them, 0 to 500. The worker takes
+            fewer if the handlers would need more than a tenth of a second for these messages.
+        max_bytes: The most bytes of messages that are taken and not begun. The message that is taken last may exceed
+            this bound. Default: 64 MiB.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
         housekeeping: Whether it does all four chores (schedules, groups, samples and housekeeping) or none of them.
         middleware: Functions around each call of a handler, outermost first, outside of ``Queue.middleware``.
@@ -203,7 +205,7 @@ class Worker(Front):
         """Begin to work in new threads, and return.
 
         Raises:
-            WorkerError: The worker runs already, or cannot call a handler.
+            WorkerError: The worker runs already, or has a function that it cannot call, such as an async handler.
             InvalidArgument: A queue has no handlers, or the session factory creates no Session.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
             StartError: An ``on_start`` function failed.
@@ -273,9 +275,10 @@ class Worker(Front):
         """Work until the worker is asked to stop or, with *drain*, until nothing can be delivered now.
 
         Args:
-            drain: Whether to return as soon as nothing can be delivered now. The worker first handles messages that
-                handlers enqueue, retries without a delay, and slots of schedules that are due at the start. It does not
-                wait for messages that are due later, paused, limited or leased by others; ``leftovers`` counts these.
+            drain: Whether to return as soon as nothing can be delivered now. Before that, the worker runs the slots of
+                schedules that are due at the start. It also handles messages that handlers enqueue meanwhile, and
+                messages that are to be retried at once. It does not wait for messages that are due later, paused,
+                limited or leased by others; ``leftovers`` counts the messages that are left.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: the program handles signals; a
                 KeyboardInterrupt stops the worker and is raised again.
@@ -376,8 +379,8 @@ class AsyncWorker(Front):
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError: The worker runs already, cannot call a handler, or has an engine that connects in this loop
-                only, and no ``worker_engine``.
+            WorkerError: The worker runs already, or has a function that it cannot call. Or its engine connects in this
+                loop only, and there is no ``worker_engine``.
             InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:

@@ -44,9 +44,10 @@ class Scenario:
     Attributes:
         discipline: "fair": channels take turns, by weight, as in a dequeue. "fifo": messages are delivered in the order
             of their due times, those with a priority first, whatever their channels.
-        fair_by: What channels share equally. "messages": the default of queues. "cost": the recorded cost, as if it had
-            been declared at the enqueue. "seconds": the recorded durations. As in a queue, a message is charged by an
-            estimate at its dequeue, by more each second while its handler runs, and exactly at its end.
+        fair_by: What channels share in proportion to their weights. "messages": the number of messages, as queues do by
+            default. "cost": the recorded cost, as if it had been declared at the enqueue. "seconds": the recorded
+            durations. With "seconds", a channel is charged as in a queue: an estimate when a message is dequeued, more
+            each second while the handler runs, and the recorded duration in the end.
         workers: Messages handled at once by all workers; may be a fraction. Default: the capacity that the history
             shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. The capacity also counts
             prefetched messages, so it may be greater than the number of handlers. To replay half as many workers, give
@@ -113,7 +114,7 @@ class Scenario:
         return ", ".join(found)
 
     def policies_of(self, channels: Sequence[str]) -> list[tuple[ChannelPolicy, list[int]]]:
-        """Return the policies that apply, each with the indexes in *channels* of the channels that have it."""
+        """Return each policy that applies to any of *channels*, with the positions in *channels* that it applies to."""
         patterns = [
             (re.compile(translate(name)), policy) for name, policy in self.policies.items() if _PATTERN.search(name)
         ]

@@ -35,10 +35,11 @@ class Channel:
         rate_interval: The average time between two messages; zero: no rate.
         leased: Messages that consumers have leased.
         rate_at: When its rate allows the full burst again.
-        sort_key: If it is ready, its start tag, which is below zero. If it waits, the time when it may be ready, at
-            least zero. If it has no messages, NEVER. With first come, first served: its first message's sort key or, if
-            later, when its rate allows the message.
-        offset: Where the heap of its messages begins.
+        sort_key: If the channel is ready, its start tag. If it waits, the time when it may be ready. If it has no
+            messages, NEVER. A start tag is below zero and a time is not, so the sign tells whether the channel is
+            ready. With first come, first served: the first message's sort key or, if later, the time when the rate
+            allows the message.
+        offset: Where the heap of its messages begins in ``Dispatcher.message_heaps``.
         tag: Its start tag; NEVER: it has none yet.
         tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: credit for excess charges.
         is_noted: 1 if the next dequeue hears of it.
@@ -123,11 +124,11 @@ class Tag:
 
 @dataclass(slots=True)
 class Worker:
-    """A worker, which handles messages one after another, pauses, and then dequeues more; busy ones are in a heap.
+    """A worker, which handles the messages of a dequeue one after another, pauses, and then dequeues again.
 
     Attributes:
-        sort_key: The end of its present message or pause.
-        rest: How many more messages it has leased; -1: it pauses.
+        sort_key: The end of its present message or pause. Workers that handle a message or pause are in a heap.
+        rest: How many messages it has leased besides the present one; -1: it pauses.
     """
 
     sort_key: int = NEVER
@@ -189,7 +190,7 @@ class WorkerPool(NamedTuple):
 
     Attributes:
         workers: First *size* workers; then further entries, which stand for attempts that occupy no worker.
-        heap: The busy entries, by the end of their present message or pause.
+        heap: The entries that have a present message or pause, sorted by its end.
         spare: The further entries that stand for no attempt now: their number, then the entries.
         assigned: The leased messages: *batch* places for each worker, then one place for each further entry.
         batch: Equal to *requested*, or to the number of all messages if they are fewer.

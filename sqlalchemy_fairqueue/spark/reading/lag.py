@@ -32,7 +32,7 @@ _MAX_COUNTED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class HistoryLag:
-    """The lag of an offset. Rows are counted up to 100,000.
+    """How far a reader at an offset is behind the end of the history. Rows are counted up to 100,000.
 
     Attributes:
         rows: Readable rows after the offset.
@@ -64,7 +64,7 @@ class HistoryLag:
 
 
 def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> HistoryLag:
-    """Return the lag of an offset of the history.
+    """Return how far a reader at *offset* is behind the end of the history, in rows and in seconds.
 
     Args:
         offset: An offset from a checkpoint, or a query's ``lastProgress["sources"][0]["endOffset"]``.

@@ -112,7 +112,7 @@ class Load:
     """A run of a load. It is sent to executors, so it holds no connection.
 
     Attributes:
-        stage: The staging table; None if the load was committed before, with the result *before*.
+        stage: The staging table. None: an earlier run has committed the load, and *before* is the result of that run.
         left: The staging tables that other runs of the load had when this run began. Once the load is merged, these
             tables are useless, even if another run still lives.
     """

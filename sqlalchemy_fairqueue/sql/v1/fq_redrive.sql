@@ -1,9 +1,9 @@
 -- fq_redrive: put dead letters back into their channels, in the caller's transaction: those that fq_lock_dead_letters
 -- finds. Returns each: 'redriven'; 'duplicate': another message has its key, so it stays dead; 'missing': one of p_ids
 -- is no dead letter of the queue, or does not fit. p_notify: wake waiting consumers (not in a two-phase transaction).
--- Guarantees: the same message with the same id and priority, due now, the oldest death first, and last those whose key
--- another message has. Attempts count anew; deliveries go on counting, so that no token comes twice. max_backlog does
--- not count.
+-- Guarantees: the same message with the same id and priority, due now: without a priority the oldest death first, and
+-- last those whose key another message has. Attempts count anew; deliveries go on counting, so that no token comes
+-- twice. max_backlog does not count.
 -- Locks: as fq_lock_dead_letters; then keys in the order (channel, key), as in fq_enqueue. Index: those of
 -- fq_lock_dead_letters, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
 create function fairqueue.fq_redrive(
