@@ -26,8 +26,8 @@ _KINDS: dict[type[Any], Any] = {
 def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
     """Return the operations that add the user's own objects to a table of fairqueue.
 
-    *there* has the names of the table's objects in the database. A constraint without a name counts as existing if all
-    of its columns exist, since nobody can tell.
+    *there* has the names of the table's objects in the database. A constraint without a name cannot be looked up in
+    *there*, so it counts as existing if all of its columns exist.
     """
     known = names_in(table.name) | there
 

@@ -202,8 +202,8 @@ class _Comparison:
 
         In our tables, changes to the user's columns, constraints and indexes stay. If the library does not know the
         installed version, only additions of the user's objects stay. A change to one of our objects stays only if the
-        object in the database has drifted from the installed version; if just the model is newer, the upgrade makes the
-        change. No change stays for a table in *gone*, whose creation or drop was taken out.
+        object in the database has drifted from the installed version. If just the model is newer, the upgrade makes the
+        change. *gone* has the tables whose creation or drop was removed; no other change of these tables stays.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:

@@ -91,7 +91,10 @@ class Installation:
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Return the names of *table*'s columns and constraints, and of all indexes, whose drift is one of *states*."""
+        """Return the names of the columns, constraints and indexes whose drift is one of *states*.
+
+        Columns and constraints are those of *table*. Indexes are those of every table in the installation.
+        """
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]

@@ -434,7 +434,7 @@ class HandlerTransactionWarning(FairQueueWarning):
 
 
 class HandlerWaitWarning(FairQueueWarning):
-    """A handler waits for the result of another message, and occupies its place in the worker meanwhile.
+    """A handler waits for the result of another message. Meanwhile its worker can run one handler fewer.
 
     Example:
         >>> warnings.filterwarnings("error", category=HandlerWaitWarning)  # such an attempt fails
@@ -551,7 +551,7 @@ class ResultNotKept(ResultError):
 class UnknownMessage(ResultError):
     """The message whose result was asked for was never in this queue, or is in another channel than the given one.
 
-    If nothing is kept of a message, a call that gives any channel raises this, since the message's channel is unknown.
+    If nothing is kept of a message, its channel cannot be checked. A call that names a channel then raises this error.
 
     Example:
         >>> queue.result(engine, 1_000_000)

@@ -127,7 +127,8 @@ def list_messages(
     whole queue are sorted by their ids. A page reads at most 2,000 messages, so it may be short although others follow.
 
     Ended messages are listed if the queue records its history, the latest end first. A message that was cancelled while
-    undelivered is left out. A page of ended messages reads at most 10,000 attempts of all queues.
+    undelivered is left out. A page of ended messages reads at most 10,000 attempts, including attempts of other
+    queues, so the page may be short too.
 
     Options:
         channel: Default: the whole queue.
@@ -359,7 +360,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return since when a pause keeps a message waiting, and who paused if known. Both are None if no pause does."""
+    """Return when the pause that blocks *message* began and who paused if known; (None, None) if no pause blocks it."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at

@@ -127,9 +127,10 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 
 
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
-    """Return a schedule's slots by time: those in *ran*, skipped, late and due ones, and up to *most* future ones.
+    """Return a schedule's slots, sorted by time: run, skipped, late and due slots, and at most *most* future slots.
 
-    A skipped slot is listed only if *ran* has an earlier slot. If the timing is not known, only *ran* is listed.
+    *ran* has the run slots, if known. A skipped slot is returned only if *ran* has an earlier slot. If this machine
+    cannot read the schedule's cron expression or time zone, only the slots in *ran* are returned.
     """
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
@@ -206,8 +207,8 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Yield warnings if *made* replaces a schedule of another kind or payload size: perhaps an option was forgotten."""
-    for one in before:
+    """Yield a warning on --kind if the messages' kind changed, and one on --payload if the payload's size changed."""
+    for one in before:  # the user may have left out an option, which then got its default
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"
         if one.content_size != made.content_size:

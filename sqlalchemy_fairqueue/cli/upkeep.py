@@ -46,7 +46,7 @@ def doctor(
     repair: bool = False,
     yes: Yes = False,
 ) -> Result:
-    """Check the installation: schema, privileges, vacuum, transactions that hold it back, queues without workers.
+    """Check the installation: schema, privileges, vacuum, transactions that hold vacuum back, queues without workers.
 
     It changes nothing without --repair. The exit status is 1 if a problem was found.
 

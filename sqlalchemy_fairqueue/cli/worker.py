@@ -211,7 +211,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
 
 
 def _references(options: Options, names: list[str], queues: list[Queue]) -> References:
-    """Return for each queue the options, like ``--app m:queue``, that name it in commands which the log suggests."""
+    """Return the options that name each queue, like ``--app m:queue``. The log suggests commands with these options."""
     application = application_reference(options)
     folder = "" if options.app_dir == Options().app_dir else f" --app-dir {shlex.quote(options.app_dir)}"
     found = {}

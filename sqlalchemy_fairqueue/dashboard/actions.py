@@ -85,7 +85,7 @@ class Done:
     """What an action did.
 
     Attributes:
-        said: The key in the dict ``SAID`` of the sentence for the next page. *count* is the number in the sentence.
+        said: A key of the dict ``SAID``. The next page shows the sentence of this key, which may contain *count*.
         outcome: The words for the log.
         to: The address of the next page. None: the page on which the operator chose the action.
     """

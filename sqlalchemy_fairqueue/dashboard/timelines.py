@@ -43,7 +43,8 @@ class Step:
     """A step of a timeline; *at* is None for the present.
 
     Attributes:
-        level: How it went: "good", "calm", "warn" or "bad"; "between" for a wait; "now" for the present; else empty.
+        level: The CSS class of the step. For an attempt, or for the end of the message: "good", "warn", "bad", or the
+            neutral "calm", as for a release. For a wait: "between". For the present: "now". For other steps: empty.
     """
 
     at: datetime | None

@@ -169,7 +169,7 @@ def share_of(queue: QueueFigures) -> str:
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures) -> tuple[Share, ...]:
-    """Return a tenant's shares: by cost or seconds if its queue is fair by that, then always by messages."""
+    """Return a tenant's share by messages. If *queue* is fair by cost or seconds, put that measure's share first."""
     share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
     if queue.fair_by == "messages":
         return (Share(share, _MESSAGES_OUT),)

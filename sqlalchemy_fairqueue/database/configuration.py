@@ -29,7 +29,7 @@ def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset
 
 
 def policy_json(values: Mapping[str, object]) -> str:
-    """Write fields of a policy as JSON, by column, with durations in microseconds."""
+    """Return fields of a policy as a JSON object. Its keys are the names of columns; durations are in microseconds."""
     return json.dumps(column_values(POLICY, values))
 
 

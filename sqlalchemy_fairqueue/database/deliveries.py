@@ -82,7 +82,7 @@ class Dequeued:
     Attributes:
         rows: The rows of the messages that were taken, in fair order; :func:`delivered` reads these rows.
         lease: The lease of these messages; None if nothing was taken.
-        lease_id: A lease that the next dequeue may use again, or None.
+        lease_id: The id of a lease that the next dequeue may use, even if nothing was taken; None if there is none.
         shared: The fields that all the deliveries have in common: the queue, whether they may hold slots of a limit,
             whether the queue is fair by seconds (``is_timed``), and whether results are kept.
         is_held: Whether something is due that other transactions have locked. It is not about ordering keys.
@@ -226,7 +226,7 @@ def is_about_data(error: BaseException) -> bool:
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Extend the lease that all *tokens* share as :func:`heartbeat` does. Return the new end; None if it is lost."""
+    """Extend the one lease of all *tokens* by :func:`heartbeat`. Return its new end, or None if the lease is lost."""
     [extended] = heartbeat(connection, target, [tokens[0].lease_id], lease, tokens)
     return extended.expires_at
 
@@ -280,10 +280,10 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 
 
 def refusal(connection: Connection, target: Target, doing: str, **which: str | list[int]) -> dict[str, Any]:
-    """Return the details of the error that ``fq_refuse`` would raise. *which* are parameters of ``fq_refuse``.
+    """Return the details of the error that ``fq_refuse`` would raise if it were called with the parameters *which*.
 
-    If its ``outcome`` is "full", the details have ``max_backlog``, the bound of its ``channel``. If "lost", they have
-    ``holder``: the consumer that now holds the message with the lowest of its ``message_ids``, or None.
+    If ``outcome`` is "full", the details have ``max_backlog``, the bound of ``channel``. If ``outcome`` is "lost", the
+    details have ``holder``: the consumer that now holds the message with the lowest id in ``message_ids``, or None.
     """
     asked = {**dict.fromkeys(("channel", "ordinal", "message_ids")), **which}
     detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, fails=False, **asked).value(connection))
@@ -326,8 +326,9 @@ def settlement(
     The call's rows name messages that ended otherwise: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
+        tokens: The fencing tokens, with the elements of :class:`Token`.
         results: Only for "complete". If an element is None, or the sequence is empty, no result is kept.
-        notify: Whether to wake consumers, or programs that wait for the results.
+        notify: Whether the verb "complete" wakes programs that wait for the results, or another verb wakes consumers.
         costs: The actual costs. None leaves a cost as it was charged.
         charged: The costs that :func:`charge_running` charged last, or None.
         refusing: Whether the call is sent with the COMMIT. It then fails if a delivery is lost, and returns no rows.

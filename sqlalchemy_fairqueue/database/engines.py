@@ -1,4 +1,4 @@
-"""Runs work on sync and async engines, and sets up the isolation and the limits of connections."""
+"""Runs work on sync and async engines, and sets the isolation level and the timeouts of connections."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
 
 
 def on(where: Any, work: Callable[[Any], R]) -> R:
-    """Return what *work* returns for a sync session, connection or engine; for an async one, a coroutine."""
+    """Return ``work(where)``. If *where* is async, return a coroutine that calls *work* on the sync form of *where*."""
     found = where() if isinstance(where, async_scoped_session) else where
     coroutine: Any
     if isinstance(found, AsyncEngine):
@@ -251,7 +251,7 @@ def set_time_limit(connection: Connection, limit: timedelta) -> None:
 def refused(
     where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
 ) -> InvalidArgument:
-    """Return the error for an argument that is not *wanted*. *otherwise* is advice if an unwanted engine was given."""
+    """Return the error that *where* is not what *wanted* describes. If *where* is an engine, *otherwise* is advice."""
     kind = type(where).__name__
     article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     advice = ""

@@ -65,11 +65,11 @@ class EncodedMessage:
 
 
 class EnqueuedMessages(NamedTuple):
-    """The outcomes of an enqueue: each list has one element for each message, in the database's order.
+    """The outcomes of an enqueue. Each list has one element for each message, in the order of the database's answer.
 
     Attributes:
         ordinals: The position of the message in the call, from 1.
-        message_ids: The message's id, or that of the one it duplicates or coalesces with; None if the channel was full.
+        message_ids: The id of the new message, or of the older message as in a receipt; None if the channel was full.
         outcomes: "full" if the channel is full and the policy says "raise"; otherwise as in a receipt.
     """
 
@@ -325,7 +325,7 @@ def record_audit(
 
 
 class Folded(NamedTuple):
-    """How many notes a fold counted, how many groups it finished or failed to finish, and whether more may be left."""
+    """How many notes a fold counted, how many groups it tried to finish, even in vain, and whether more may be left."""
 
     folded: int
     finished: int

@@ -119,7 +119,7 @@ def read_channel_stats(
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to stop the workers of the name that was searched for. A new request has a new *requested_at*."""
+    """A request to stop the workers of one name, which the caller knows. A new request has a new *requested_at*."""
 
     queue: str
     requested_by: str

@@ -104,7 +104,7 @@ class CheckContext:
     Attributes:
         connection: Each check has its own read-only transaction on it.
         queue: The only queue to check; None: all.
-        max_age: A queue is behind if its oldest ready message waits longer than this, and a message is deliverable.
+        max_age: A queue is behind only if a message is deliverable and the oldest ready message waits longer than this.
         allowed: Objects that may differ from the installed version, such as ``index message_tenant``.
         role: The kind of work that the connected database role should be able to do.
     """

@@ -41,9 +41,9 @@ class Usage:
 
 
 def read_usage(connection: Connection, schema: str | None, month: datetime, queue: str | None = None) -> Usage:
-    """Count what channels used in the month of an instant, in queues that recorded their history then.
+    """Count channels' usage in the UTC month that contains the instant *month*. If *queue* is None, count all queues.
 
-    The role must be allowed to read ``fq_history`` and ``fq_pruned_history``.
+    Only attempts in the history count. The role must be allowed to read ``fq_history`` and ``fq_pruned_history``.
     """
     since = month.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (since + timedelta(days=31)).replace(day=1)

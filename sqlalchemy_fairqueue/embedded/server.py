@@ -303,7 +303,7 @@ def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create a database for the ``with`` block. *server* must be in AUTOCOMMIT; *options* end the CREATE DATABASE."""
+    """Create a database for the ``with`` block. *server* must be in AUTOCOMMIT. CREATE DATABASE ends with *options*."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")

@@ -211,11 +211,11 @@ def channel_waits(
     now: datetime,
     stats: QueueStats | None = None,
 ) -> Sequence[ChannelStats]:
-    """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
+    """Return *channels* with the reasons of their waits. *stats* are the queue's counts; None: the call reads them.
 
-    If none of *channels* has undelivered messages, nothing is read. A bounded part of the queue is read if *stats* is
-    None and only one of *channels* has undelivered messages, at least one of them ready. In all other cases the call
-    reads the queue's contention and, if *stats* is None, its stats. Each of these reads costs about a ``queue.stats``.
+    The call also reads the queue's contention. Reading the counts and reading the contention each take about as long as
+    one ``queue.stats``. If none of *channels* has undelivered messages, the call reads nothing. For a single channel
+    that has a ready message, and without *stats*, the call reads only a bounded part of the queue instead.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -234,15 +234,16 @@ def channel_waits(
 
 
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
-    """Return figures of a queue that are read now for *channels*; figures of other channels may be older.
+    """Return *figures* with the figures of *channels* as they are now; figures of other channels may be older.
 
-    A bounded part of the queue is read: the pauses and limits of the queue and of *channels*, since when each of
+    The call reads a bounded part of the queue: the pauses and limits of the queue and of *channels*, since when each of
     *channels* waits, and which channels have leased messages. The result lists *channels* and the ``_RIVALS`` channels
-    with the most leased messages. If none of *channels* exists, *figures* is returned.
+    with the most leased messages. If none of *channels* exists, *figures* is returned unchanged.
 
-    At most ``COUNTED`` leased messages are counted. If there may be more, the result also lists the other channels of
-    *figures*, and the numbers of leased messages are at least those in *figures*. If ``COMPETING`` or more channels
-    compete in *figures*, ``rival_weight``, the sum of their weights, is at least the sum in *figures*.
+    The call counts at most ``COUNTED`` leased messages. If the queue may have more, the result also lists the other
+    channels of *figures*, and the call sets no number of leased messages below the number in *figures*. If
+    ``COMPETING`` or more channels compete in *figures*, the call may not see all of them. The call then does
+    not set ``rival_weight``, the sum of their weights, below the sum in *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DUTY = 60
 """Figures are kept for at least this many times the duration of their reading, to bound the load of the database."""
 LATELY = timedelta(minutes=5)
-"""The most time between two readings whose completions are counted; or twice the time of keeping figures, if longer."""
+"""The longest time between readings in which completions count; twice the time of keeping figures if that is longer."""
 PATIENCE_SECONDS = 0.05
 """A reading in an event loop runs in the background only if the reading before took at least this long."""
 
@@ -91,13 +91,16 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
-        """Make the next request read anew. While an earlier reading is under way, requests get the previous figures."""
+        """Make the next request read anew. Until a reading now under way ends, requests get the previous figures."""
         # The result of a reading that has begun already is forgotten too, since it may lack the change.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Return how many completions readings counted. A reading over ``LATELY`` after the last one counts none."""
+        """Return how many completed attempts of a queue all readings so far have counted together.
+
+        Attempts that completed between two readings are not counted if the readings are over ``LATELY`` apart.
+        """
         return self._completed[queue]
 
     @property

@@ -170,7 +170,7 @@ class MessageMixin(ContentMixin, columns.fq_message):
 
 @mapping("use queue.bury(session, delivery, reason=...) to make one")
 class DeadLetterMixin(ContentMixin, columns.fq_dead_letter):
-    """A message that is not tried again unless it is redriven, with the reason.
+    """A message that is not tried again unless somebody redrives it. ``reason`` says why.
 
     ``holds`` tells whether messages with the same ordering key wait until the dead letter is redriven or purged.
 

@@ -138,8 +138,9 @@ def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = 
     """Declare the grants of an installation, so that ``alembic revision --autogenerate`` writes the operations.
 
     Declare all grants, on the MetaData that ``env.py`` compares, since autogenerate revokes every other grant in the
-    schema. Without any call for a schema, it leaves the grants there alone. Calls for the same schema add up; if none
-    of them has grants, no role shall have any. Two different grants of one kind to a role raise ValueError.
+    schema. Several calls for a schema add up. If the only call for a schema has no *grants*, autogenerate revokes all
+    grants in the schema. If there is no call for a schema, autogenerate leaves the grants in the schema alone. Two
+    different grants of one kind to a role raise ValueError.
 
     Example:
         >>> declare_grants(MetaData(), RoleGrant("web", "producer"), RoleGrant("worker", "consumer"))

@@ -1,4 +1,4 @@
-"""Calculates fair shares of a queue's channels, by messages or by cost; also widths of windows, and percentiles."""
+"""Calculates fair shares of channels (by messages or cost), widths of a report's windows of time, and percentiles."""
 
 from __future__ import annotations
 

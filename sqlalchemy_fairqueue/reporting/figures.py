@@ -46,7 +46,7 @@ class Starvation:
     """The longest stretch in which a channel was starved.
 
     Attributes:
-        lasted: For how much of the time from *from_* to *to* other channels were served.
+        lasted: How long other channels were served between *from_* and *to*.
         from_: The beginning of the stretch.
         to: When the channel's next attempt began, which ended the stretch.
     """
@@ -78,8 +78,8 @@ class Denial:
     Attributes:
         from_: The beginning of the worst stretch, in which the most messages were denied; *to* is its end.
         part: The fraction of the channel's denied messages that falls into the worst stretch.
-        culprits: At most three channels, to which the most denied messages are ascribed, the greatest part first. This
-            is empty except for the twenty channels of a queue with the most denied messages divided by their attempts.
+        culprits: At most three channels, to which the most denied messages are ascribed, the greatest part first. Only
+            the twenty channels of a queue that have the greatest ratio of denied messages to attempts have culprits.
     """
 
     from_: datetime
@@ -136,7 +136,7 @@ class ChannelFigures:
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service. A divisor below 10 ms counts as 10 ms, and a slowdown below 1 as 1.
-        denied_wait: The least time by which the mean wait would have been shorter with the channel's fair share.
+        denied_wait: With its fair share, the channel's mean wait would have been shorter by at least this time.
         fair_share: What the channel was served, divided by its fair share, over all windows that began with a backlog
             of the channel. None: there was no such window.
         backlogged: The time in which the channel had ready messages that were not started.

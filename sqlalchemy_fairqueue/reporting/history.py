@@ -84,7 +84,7 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether a day lacks files before its last file, as if a compaction replaced them during the listing."""
+    """Return whether the transaction ids of a day's files have a gap; a compaction may have run during the listing."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 

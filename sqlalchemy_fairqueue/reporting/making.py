@@ -64,7 +64,7 @@ class Asked:
 
 
 class QueueReport(NamedTuple):
-    """The figures, labels, replays and advice of one queue; the replays are in the order of ``Asked.replays``."""
+    """The figures, labels, replays and advice of one queue. The record's replay precedes the scenarios' replays."""
 
     measured: MeasuredQueue
     labels: LastLabels

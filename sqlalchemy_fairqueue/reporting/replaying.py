@@ -121,17 +121,17 @@ def advice_of(
     """Return advice for a queue: a limit for the culprit or for its plan, or the reason why no limit is advised.
 
     The culprit is the tenant that received most of what others were denied. If nobody was denied anything, the culprit
-    is the tenant that occupied the workers longest. The others are the tenants, except the culprit, that were denied
-    their share or, if nobody was, that miss the objective. If there are no others, None is returned.
+    is the tenant that occupied the workers longest. :class:`Advice` says which tenants are the others, whose waits the
+    limit should shorten. If there are no others, None is returned.
 
     If *again*, the replay under the recorded policies, is trusted, three limits of concurrency are tried for the
     culprit: half of the workers, a quarter of the workers, and 1. A limit is tried only if it is below the number of
     workers and the culprit's present limit. Of the limits that shorten the others' mean wait (``Advice.before``) by
     more than a tenth, the limit that shortens it most is advised.
 
-    If other channels follow the culprit's plan, the limits are also tried for the whole plan. A limit leaves a fraction
-    of the mean wait, ``Advice.after / Advice.before``. The plan's limit is advised instead of the culprit's if it
-    leaves less than nine tenths of the fraction that the culprit's limit leaves.
+    If other channels follow the culprit's plan, the limits are also tried for the whole plan. Each limit leaves a
+    fraction of the others' mean wait: ``Advice.after / Advice.before``. The plan's limit is advised instead of the
+    culprit's limit if the plan's fraction is below nine tenths of the culprit's fraction.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]

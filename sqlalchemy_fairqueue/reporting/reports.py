@@ -155,10 +155,10 @@ class Replay:
 class Advice:
     """Advice for a queue: a limit for *channel*, the tenant that made others wait, and the limit's effect in a replay.
 
-    The limit should shorten the waits of the others. If the limit is for *channel* alone, the others are the channels
-    whose ``denial`` has culprits: they were denied messages of their fair share. If no channel has culprits, the others
-    are the channels that miss the objective. If the limit is for a plan, the others are the channels that have culprits
-    or miss the objective, and do not follow the plan. *channel* is never one of the others.
+    The limit should shorten the waits of the others. The others are the channels whose ``denial`` has culprits, since
+    they were denied messages of their fair share. If no channel has culprits, the others are the channels that miss the
+    objective. If the limit is for a plan, the others are both kinds of channels, except the channels that follow the
+    plan. *channel* is never one of the others.
 
     Attributes:
         before: The mean wait of the others in the replay under the recorded policies.
@@ -213,7 +213,7 @@ class Report:
 
     @property
     def late(self) -> tuple[ChannelFigures, ...]:
-        """The channels that miss the objective, the greatest statistic first; empty without an objective."""
+        """The channels that miss *objective*, in descending order of the wait that it limits; empty if it is None."""
         return () if self.objective is None else self.objective.missed(self.figures.channels)
 
     @property

@@ -1,4 +1,4 @@
-"""Options of the data source: the driver parses and checks Spark's texts, and makes a frozen dataclass of them.
+"""Options of the data source, which Spark passes as text. Spark's driver makes a checked, frozen dataclass of them.
 
 The name of an option is the name of its field in camel case. This module must not open connections.
 """
@@ -87,7 +87,7 @@ class TargetOptions:
 def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
     """Return the options as a value of *kind*, a frozen dataclass. Names may have any case; *ignored* are left out.
 
-    Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``), Rate (``50/s``),
+    *kind* parses text by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``), Rate (``50/s``),
     Enqueue (JSON), tuple of str (separated by commas), Literal (one of its words). A field without default is required.
 
     Raises:
@@ -125,7 +125,7 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 
 
 def read_fields(options: DataclassInstance) -> None:
-    """Parse the text fields of *options* in place; raise BadOption for a value that does not fit its field."""
+    """Convert text in *options* to the fields' types, in ``__post_init__``. Raise BadOption if a value does not fit."""
     hints = get_type_hints(type(options))
     for one in fields(options):
         value, name, kind = getattr(options, one.name), option_name(one.name), _kind(hints[one.name])

@@ -209,7 +209,7 @@ def _check_replayed(history: DataFrame) -> None:
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
-    """Return each channel's policy, without a rate in cost, and plan, from a frame read with ``table=channels``."""
+    """Return policies (without rates in cost) and plans, by queue and channel, from a frame of ``table=channels``."""
     if policies is None:
         return {}, {}
     missing = [name for name in _COLUMNS if name not in policies.columns]

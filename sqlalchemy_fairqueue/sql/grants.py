@@ -78,7 +78,7 @@ class RoleGrant:
     Attributes:
         role: The role's name, as PostgreSQL keeps it, without quotes.
         kind: ``producer``, ``consumer``, ``monitor``, ``operator`` or ``loader``.
-        queues: The only queues that the grant applies to; the class sorts them. None: all queues. A monitor needs None.
+        queues: The only queues that the grant applies to; the class sorts them. None: all queues, as for every monitor.
         channels: The only channels that the grant of a producer applies to; the class sorts them. None: all channels.
 
     Raises:
@@ -230,7 +230,7 @@ class HeldGrant:
 
 @dataclass(frozen=True, slots=True)
 class Privilege:
-    """The privileges of a role on an object of an installation. Another role owns the object.
+    """The privileges that a role has on an object of an installation without owning the object.
 
     Attributes:
         kind: ``function``, ``table``, ``sequence`` or ``schema``.

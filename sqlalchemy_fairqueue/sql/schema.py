@@ -184,9 +184,10 @@ def grants_guard(schema: str | None) -> str:
 
 
 def change_guard(before: int, after: int, schema: str | None) -> str:
-    """Return a DO block that raises unless the schema holds *before*, and the names that *after* adds are free.
+    """Return a DO block that raises unless the schema can change from the version *before* to the version *after*.
 
-    The block also raises unless the transaction is READ COMMITTED, since the guard must see what others commit.
+    The schema must hold *before*. All names that *after* adds must be free. The transaction must be READ COMMITTED,
+    since the guard must see what others commit.
     """
     there = set(_names(before))
     added = [name for name in _names(after) if name not in there]

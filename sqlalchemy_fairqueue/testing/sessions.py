@@ -137,7 +137,7 @@ def inline(
 
 
 class Block(Generic[T]):
-    """A context manager for ``with`` and ``async with``; the latter runs its work in a greenlet of SQLAlchemy."""
+    """A sync and async context manager. With ``async with``, entry and exit run in a greenlet of SQLAlchemy."""
 
     def __init__(self, block: AbstractContextManager[T]) -> None:
         self._block: Any = block

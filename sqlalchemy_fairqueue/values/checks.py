@@ -69,7 +69,7 @@ def checked_position(after: object, filters: str, *bounds: range) -> tuple[int, 
 
 
 def _as_text(value: object) -> str:
-    """Return a hint that shows the value as a str, if its type is often passed instead of a str."""
+    """Return a hint which str to give instead of an int, UUID, time zone or enum; an empty text for other values."""
     if isinstance(value, Enum) and isinstance(value.value, str):
         return f", such as {value.value!r:.80}"
     is_number = isinstance(value, int) and not isinstance(value, bool)

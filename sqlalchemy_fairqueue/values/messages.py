@@ -56,16 +56,16 @@ class Enqueue:
             message. "raise": DuplicateMessage is raised, on a session by the COMMIT. "replace": the other message keeps
             its id, enqueued_at and group, and takes everything else from the new message; its attempts start from zero.
             With a delay this is a debounce. If the other message is leased, it loses the key instead, and the new
-            message is added. If the new message has a unique_for, the rules that are listed there come first.
+            message is added. If the new message has a unique_for, the rules under unique_for come first.
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
             such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
             settlement can correct it.
-        unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that lives
-            longer keeps the key until it ends. None: the key is taken as long as the message lives. A new message
-            without a unique_for ignores the period of an older message. A new message with a unique_for is a duplicate
-            until the older message's period is over, even if the older message has ended. If the older message waits,
-            "replace" rewrites the older message, and a new period begins. If the older message is leased or has ended,
-            "replace" adds nothing, and the outcome is "duplicate".
+        unique_for: A period, up to 365 days, for which the key stays taken for other messages with a unique_for, even
+            if this message ends earlier. For messages without a unique_for, the key is taken as long as this message
+            lives. If this message lives longer than the period, it keeps the key until it ends. None: the key is taken
+            as long as this message lives. Within the period there are two cases for another message with a unique_for
+            and "replace". If this message still waits, it is rewritten, and a new period begins. If this message is
+            leased or has ended, nothing is added, and the outcome is "duplicate".
         unique_from: When the period of unique_for begins. "enqueue": when the message is sent. "completion": when the
             message ends, in whatever way.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key

@@ -145,7 +145,10 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """Return the fields to change. Each is checked by itself; the database alone can check the resulting policy."""
+    """Return the fields to change: all fields of *policy*, or, if *policy* is None, the fields in *changes*.
+
+    Each field is checked by itself; only the database can check the resulting policy. Errors name the call *where*.
+    """
     if policy is None:
         if not changes:
             raise InvalidArgument(

@@ -376,7 +376,7 @@ class ChannelDemand:
 
     @property
     def reason(self) -> Reason | None:
-        """Why the channel waits, as ``wait`` says; None if ``wait`` is None."""
+        """The reason for which the channel waits, taken from ``wait``; None if ``wait`` is None."""
         return self.wait.reason if self.wait else None
 
     @property
@@ -519,7 +519,8 @@ class ConsumerInfo:
             last hour, or the worker is known to have started after the request.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
         version: The version of the library that a worker runs. None: it has just started, or is no worker.
-        handlers: The messages that it has held longest, waiting for a handler or not, longest first. By default none.
+        handlers: At most ``consumers(handlers=)`` of its messages, by default none. The message that it has held
+            longest comes first. Messages that still wait for a handler are included.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")

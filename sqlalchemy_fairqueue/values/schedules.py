@@ -141,9 +141,9 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """Return the plan for the slots after *done_until* up to *now*. The plan runs no more than *most* slots.
+    """Return which slots after *done_until* and up to *now* to run, but no more than *most* slots.
 
-    *catch_up* matters only for late slots: "all" runs them, "skip" none, "last" the newest if no slot is on time.
+    *catch_up* is for late slots. "all" runs them, and "skip" runs none. "last" runs the newest if no slot is on time.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))

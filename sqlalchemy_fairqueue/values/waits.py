@@ -53,7 +53,7 @@ def with_waits(
 def _holds(
     queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
 ) -> Iterator[Wait]:
-    """Yield the reasons that hold a channel back, the strongest first. The reason of a limit may be out of date."""
+    """Yield the reasons that hold a channel back, the strongest first. A limit among them may have free slots again."""
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
     is_queue_rated = queue_allows_at is not None and _is_later(

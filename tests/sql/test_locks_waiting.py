@@ -96,8 +96,8 @@ _LIMITS = Scene(
         *product({"dequeue", "hear"}, {"unlimit"}),
         *product({"limit"}, _SETTLING),
         # the first limit has the channels, from which nothing may be taken
-        *product(_CHANNEL, {"limit", "unlimit"}),
-        *product({"limit", "unlimit"}, _CHANNEL),
+        *product(_CHANNEL, {"limit"}),
+        *product({"limit"}, _CHANNEL),
     },
 )
 

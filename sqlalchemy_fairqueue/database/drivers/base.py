@@ -47,7 +47,7 @@ class Driver(ABC):
     """What the queue needs of a driver. Objects have no state.
 
     "Driver's connection" means the object of the driver's own package, which SQLAlchemy wraps. If such a connection
-    has an event loop, the argument *run* runs a coroutine in that loop, which nobody else may run.
+    has an event loop, a method's argument *run* runs a coroutine in that event loop. Nothing else may run the loop.
 
     Attributes:
         name: As in ``postgresql+name``.
@@ -75,9 +75,9 @@ class Driver(ABC):
     ) -> None:
         """Send statements, each with its parameters, and COMMIT in one round trip. Ask :meth:`can_commit_with` first.
 
-        *rows* receives the rows of each executed statement, even if a later one or the COMMIT fails. An error of the
-        server leaves the connection as any failed statement or COMMIT does. Other exceptions are raised unchanged; the
-        caller must then call :meth:`give_up`.
+        *rows* receives the rows of each executed statement, even if a later statement or the COMMIT fails. An error of
+        the driver's package leaves the connection as any failed statement or COMMIT does. After an exception of any
+        other class, the caller must call :meth:`give_up`.
         """
         raise NotImplementedError
 
@@ -92,10 +92,10 @@ class Driver(ABC):
     ) -> bool:
         """Send statements by the driver's connection, without SQLAlchemy's cursors but with the same effects.
 
-        With *commit*, a COMMIT travels with the statements; ask :meth:`can_commit_with` before. Without it, give one
-        statement, which the server commits by itself. Each statement has its parameters in order, encoded by
-        :attr:`encoders`. *rows* are as for :meth:`commit_with`. With *as_bytes*, bytea columns come as bytes. Return
-        False if nothing was sent, so that SQLAlchemy has to send the statements.
+        With *commit*, a COMMIT travels with the statements; ask :meth:`can_commit_with` before. Without *commit*, give
+        one statement, which the server commits by itself. Each statement has its parameters in order, encoded by
+        :attr:`encoders`. *rows* receives rows as in :meth:`commit_with`. With *as_bytes*, bytea columns come as bytes.
+        Return False if nothing was sent, so that SQLAlchemy has to send the statements.
         """
         return False
 

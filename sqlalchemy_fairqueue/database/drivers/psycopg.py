@@ -1,8 +1,8 @@
 """The driver psycopg 3, for sync and async engines alike.
 
 If psycopg has prepared a statement, we send it by psycopg's libpq, since a cursor takes most of a call's time. Cursors
-send all other statements; so psycopg prepares the frequent ones, and prepares one again that it has deallocated. The
-names of prepared statements are in a private cache of psycopg. If it is not as expected, cursors send everything.
+send all other statements, because psycopg prepares a statement only after cursors have sent it several times. The names
+of prepared statements are in a private cache of psycopg. If the cache is not as expected, cursors send everything.
 """
 
 from __future__ import annotations
@@ -154,9 +154,9 @@ def pipelined(
 
 
 def last_words(pgconn: Any, statements: int) -> list[Any]:
-    """Return the results of *statements* pipelined statements that are unread after the server ended the connection.
+    """Return the results that are still unread after the server has ended a connection in pipeline mode.
 
-    One result says why the server ended the connection. psycopg itself might not read that result.
+    *statements* is how many statements were sent. One result is the server's reason, which psycopg might not read.
     """
     # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]

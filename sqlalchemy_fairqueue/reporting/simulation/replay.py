@@ -246,11 +246,11 @@ SCHEMA = pa.schema([pa.field("scenario", pa.string()), *(one for one in HISTORY 
 def replay_queue(
     history: pa.Table, scenario: Scenario, policies: Mapping[str, ChannelPolicy] | None = None
 ) -> pa.Table:
-    """Return the history that a scenario would have given for a queue; *history* has all of its attempts.
+    """Return the history that a queue would have under a scenario. *history* must hold all attempts of the queue.
 
-    *policies* are the recorded ones; a channel without a policy has no limits. The result has a row for each attempt:
-    ready, start and end are the replay's; ids count the attempts in the order of their ends; the consumer is "worker 1"
-    and so on; error and recorded_xid are null; other columns are as recorded.
+    *policies* are the recorded policies; a channel without a policy has no limits. The result has a row for each
+    attempt: ready, start and end are the replay's; ids count the attempts in the order of their ends; the consumer is
+    "worker 1" and so on; error and recorded_xid are null; other columns are as recorded.
     """
     trace = trace_of(history)
     return replayed_trace(trace, scenario, scenario.workers or capacity_of(trace, policies or {}).workers)

@@ -31,7 +31,7 @@ _PATTERN = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a queue in the history: what its channels share equally, and its limit, or None."""
+    """The settings of a queue in the history: what channels share by their weights, and its limit; None: no limit."""
 
     fair_by: FairBy = "messages"
     max_concurrency: int | None = None
@@ -46,8 +46,8 @@ class Scenario:
             of their due times, those with a priority first, whatever their channels.
         fair_by: What channels share in proportion to their weights. "messages": the number of messages, as queues do by
             default. "cost": the recorded cost, as if it had been declared at the enqueue. "seconds": the recorded
-            durations. With "seconds", a channel is charged as in a queue: an estimate when a message is dequeued, more
-            each second while the handler runs, and the recorded duration in the end.
+            durations. With "seconds", a channel is charged as in a queue: a dequeue charges an estimate, the charge
+            grows each second while the handler runs, and in the end it is corrected to the recorded duration.
         workers: Messages handled at once by all workers; may be a fraction. Default: the capacity that the history
             shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. The capacity also counts
             prefetched messages, so it may be greater than the number of handlers. To replay half as many workers, give

@@ -1,5 +1,6 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
+A name in parentheses at the end of a docstring is the SQL function that has the same rules.
 These rules of the SQL are left out: ordering keys, pauses, shared limits, the queue's own rate, quotas in cost, the
 aging of priorities, and that a retry after a delay keeps the priority. Calls take no time, so no channel is locked.
 Where only the other rules matter, the simulator delivers the same messages in the same order as the SQL, since it
@@ -248,7 +249,7 @@ def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     is_ready: bool,  # noqa: FBT001
     virtual_time: int,
 ) -> None:
-    """Set the start tag of a channel that becomes ready, has a credit, or was charged a wrong cost (fq_tag_heard)."""
+    """Set the start tag of a channel that becomes ready, or was charged too much or too little (fq_tag_heard)."""
     channel = dispatcher.channels[number]
     before = virtual_time if channel.tag == NEVER else channel.tag
     charge = channel.corrected * _TAG_UNIT + channel.tag_rest

@@ -35,18 +35,17 @@ class Channel:
         rate_interval: The average time between two messages; zero: no rate.
         leased: Messages that consumers have leased.
         rate_at: When its rate allows the full burst again.
-        sort_key: If the channel is ready, its start tag. If it waits, the time when it may be ready. If it has no
-            messages, NEVER. A start tag is below zero and a time is not, so the sign tells whether the channel is
-            ready. With first come, first served: the first message's sort key or, if later, the time when the rate
-            allows the message.
+        sort_key: NEVER if the channel has no messages. In a fair queue: the start tag (below zero) of a ready channel,
+            or the time (not below zero) when a waiting channel may be ready. With first come, first served: the first
+            message's sort key or, if later, the time when the rate allows the message.
         offset: Where the heap of its messages begins in ``Dispatcher.message_heaps``.
         tag: Its start tag; NEVER: it has none yet.
         tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: credit for excess charges.
-        is_noted: 1 if the next dequeue hears of it.
-        freed: Messages that ended since it was last heard of.
-        corrected: Cost above what was charged, since it was last heard of.
-        took: Milliseconds reported by messages that ended since it was last heard of; *timed* counts these messages.
-        mean_cost: The moving average of its messages' milliseconds; -1: unknown.
+        is_noted: 1 if the next dequeue hears of the channel.
+        freed: Messages that ended since a dequeue last heard of the channel.
+        corrected: Cost above what was charged, since a dequeue last heard of the channel.
+        took: The milliseconds that the handlers of the messages in *freed* ran; *timed* counts these messages.
+        mean_cost: The moving average of the milliseconds that a handler runs for a message; -1: unknown.
     """
 
     max_concurrency: int = NEVER

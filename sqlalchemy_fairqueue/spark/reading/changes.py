@@ -64,7 +64,7 @@ class Change:
 
 
 class PgOutput:
-    """Decodes one read of a replication slot, in order: the server sends a table's columns before its rows."""
+    """Decodes the messages of one read of a replication slot. Pass all in order: a table's columns precede its rows."""
 
     def __init__(self) -> None:
         self._tables: dict[int, tuple[str, tuple[str, ...]]] = {}
@@ -189,7 +189,7 @@ class _Transaction:
 
 
 def _end(table: str, columns: Row) -> Row:
-    """Return how a message ended, in columns of ``changes``. *columns* was inserted into *table* when it ended."""
+    """Return how a message ended, as part of a row of ``changes``. The end inserted the row *columns* into *table*."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
     else:

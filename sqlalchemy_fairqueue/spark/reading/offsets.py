@@ -34,7 +34,7 @@ class Position:
 class Origin:
     """The identity of a history: system identifier, timeline, and the object ids of database and table.
 
-    A restored cluster, a promoted one and another database have other origins.
+    A restored cluster, a promoted standby and another database have other origins.
     """
 
     system: str
@@ -127,7 +127,7 @@ class OriginChanged(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The origin of the history, and a snapshot. Transactions below *xmin* have ended, and none from *xmax* on has."""
+    """The origin and a snapshot. Transactions below *xmin* have ended; transactions from *xmax* on have not ended."""
 
     origin: Origin
     snapshot: str
@@ -148,7 +148,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged if *offset* is not *found*, the origin in the database, unless *accepted* is its text."""
+    """Raise OriginChanged if the origin in the database, *found*, equals neither *offset* nor the text *accepted*."""
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

@@ -68,7 +68,10 @@ _DAY = 86_400_000_000
 
 @dataclass
 class TablePartition(InputPartition):
-    """The rows that a task reads, for a stream if *is_batch*. The task checks that no row beyond *after* was pruned."""
+    """The rows that a task reads. They are part of a stream's micro-batch if *is_batch* is true.
+
+    The task checks that no row beyond the offset *after* was pruned. If *after* is None, there is no check.
+    """
 
     condition: Condition
     after: Offset | None = None
@@ -150,7 +153,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """Return the offset after which to read, and the one up to which to read, or None to read to the end."""
+        """Return the offset to read after, and the offset to read up to. If the second is None, read to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():

@@ -35,7 +35,7 @@ _EXECUTION, _ROOT_EXECUTION, _STREAM = "spark.sql.execution.id", "spark.sql.exec
 
 @dataclass(frozen=True, slots=True)
 class _TableCreated(WriterCommitMessage):
-    """The report of a task that staged nothing: the write creates a table in Spark's catalog, so the commit fails."""
+    """The report of a task that staged nothing because the write would create a table; the commit raises BadOption."""
 
 
 class _Writer(Shipped):
