@@ -59,7 +59,7 @@ _COUNT = Shape(("pg_catalog.count(*)",))
 
 
 class DeadLetters(Facet[QueueBase]):
-    """Dead letters of a queue, as ``queue.dead_letters``. Each call is sent at once, also on a session.
+    """Dead letters of a queue, as ``queue.dead_letters``. Each call, ``purge`` too, is sent at once, even on a session.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id

@@ -1,8 +1,8 @@
 """The base class of ``Queue``: its name, schema and defaults, the types of verbs, and how verbs reach the database.
 
-Each verb is written once, as a sync method. On an async target, ``_ask`` and ``_perform`` return a coroutine instead of
-the result. Only on an AsyncSession ``_perform`` records the work and returns the result itself. The decorators of this
-module tell type checkers which verbs return a coroutine, and do nothing at run time.
+Each verb is written once, as a sync method. On a session, sync or async, ``_perform`` only records the work and returns
+the receipt at once. In all other cases ``_ask`` and ``_perform`` send the work, and return a coroutine on an async
+target. The decorators of this module tell type checkers which verbs return a coroutine; they do nothing at run time.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ _SHARED = ("queue", "lease", "holds_slot", "is_timed", "keeps_result")
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    The database stores *name* with each lease. After a dequeue that took messages, the function *keep* gets the Lease
-    and the ``time.monotonic()`` from before the dequeue. *keep* returns the Lease for the deliveries, for example one
-    that a worker extends. *is_held_up*: the last dequeue found something due that other transactions have locked.
+    The database stores *name* with each lease. If *keep* is given, a dequeue that took messages calls *keep* with their
+    Lease and the ``time.monotonic()`` from before the dequeue; the deliveries then carry the Lease that *keep* returns.
+    ``is_held_up`` says whether the last dequeue found something due that other transactions have locked.
     """
 
     def __init__(

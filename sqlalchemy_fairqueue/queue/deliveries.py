@@ -92,10 +92,11 @@ class DeliveryMethods(QueueBase):
         """Settle deliveries whose work is done, and delete their messages.
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
-        business effects and completion happen together or not at all. On an engine the call settles the other
-        deliveries, and then raises LeaseLost. On a connection it does the same in the open transaction. If a worker
-        knows that a delivery is lost, the call settles none and raises LeaseLost, on any target. After the end of the
-        lease a completion counts unless the message was reclaimed. Settlements lock only the messages, ordered by id.
+        business effects and completion happen together or not at all. On an engine the call settles the deliveries
+        that are not lost, and then raises LeaseLost. On a connection the call does the same in the open transaction.
+        After the end of the lease a completion still counts, unless the message was reclaimed. In a handler the rule is
+        stricter: if the worker knows that one of the deliveries is lost, the call raises LeaseLost at once, on any
+        target, and settles none of them. Settlements lock only the messages, ordered by id.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel

@@ -147,7 +147,7 @@ class Group(_Members):
             discard(session, self.id)
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in the group's ``with`` block, as :meth:`MemberGroup.enqueue_many` does."""
+        """Add messages, under the rules of :meth:`MemberGroup.enqueue_many`. Call this only in the ``with`` block."""
         if not self._is_open:
             raise InvalidArgument(
                 f"group {self.id} takes no more members: its block has ended, or its transaction; enqueue within the "

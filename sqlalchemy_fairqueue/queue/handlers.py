@@ -281,8 +281,9 @@ class HandlerMethods(LifespanMethods):
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
                 function raises, its exception decides about all deliveries. But if a message of the batch was
-                cancelled, an exception, also of the COMMIT, only releases the others. A message that was tried before
-                comes alone, so that it turns no others into dead letters. Limits, rates and costs count each message.
+                cancelled, and the function or its COMMIT then raises, the other messages are only released. A message
+                that was tried before comes alone, so that it turns no other message into a dead letter. Limits, rates
+                and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))

@@ -84,10 +84,11 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         busy: bool = False,
     ) -> list[ChannelStats]:
-        """Return at most *limit* (1 to 100,000) channels by name, with counts, policy, and when they were last served.
+        """Return channels, at most *limit* (1 to 100,000), sorted by name as UTF-8 bytes.
 
-        *after* is the last name of the previous page; names sort as UTF-8 bytes. With *busy* the call returns only
-        channels that have messages, or signals that no dequeue has heard.
+        Each channel comes with its counts, its policy, and when it was last served. *after* is the last name of the
+        previous page. *channel* restricts the answer to this channel, and *busy* to channels that have messages, or
+        signals that no dequeue has heard.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -114,7 +115,8 @@ class LookupMethods(QueueBase):
 
         If the message waits for its turn, or for a limit or rate that its channel shares, ``wait.takers`` names up to
         three other channels with the most leased messages. ``entitled`` is the share of all leased messages that a
-        taker's weight gives it. In large queues it is an upper bound: the call reads at most 1,000 ready channels.
+        taker's weight gives it. In large queues this share is an upper bound, since the call adds up the weights of at
+        most 1,000 ready channels.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -249,14 +251,14 @@ class WithdrawalMethods(QueueBase):
     ) -> CancelReceipt:
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
-        If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
-        key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of an id
-        give a *channel* with a *key*, an *ordering_key* or both.
+        Instead of an id give a *channel* with a *key*, an *ordering_key* or both. If a consumer holds the message, a
+        completion still counts; after any other settlement the message is gone. A worker that holds the message learns
+        of the cancel at its next heartbeat. The message gives up its key when the cancel is sent.
 
-        A session first looks up keys, then sends its enqueues, then its cancels. So a cancel by key or ordering key
-        finds no message that the same session has recorded. If a session cancels a message and then enqueues another
-        under the same key, the key is still taken, and the COMMIT raises DuplicateMessage. To rewrite the message, use
-        ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
+        At the COMMIT a session first looks up the messages that cancels name by key or ordering key, then sends its
+        enqueues, then its cancels. So such a cancel finds no message that the same session enqueues. An enqueue after
+        the cancel, under the same key, finds the key still taken, and the COMMIT raises DuplicateMessage. To rewrite
+        the message, use ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
 
         The call waits for the message's lock, and holds it until the transaction ends; dequeues skip a locked message.
 

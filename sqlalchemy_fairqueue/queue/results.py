@@ -247,7 +247,10 @@ class _Wait:
             self._watch.join(AsyncEngine(engine) if engine.dialect.is_async else engine, asked.message_id, wake)
 
     def poll(self, connection: Connection) -> FoundResult:
-        """Return how the message ended, or that it has not. Keep the wait registered, if notifications can wake it."""
+        """Return how the message ended, or that it has not ended.
+
+        If notifications can wake the wait, first register it in the database, or renew the registration when it is due.
+        """
         if self._watch is not None and monotonic() >= self._register_at:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
             # Set before the call, since a task may be cancelled when the database has just registered the wait.

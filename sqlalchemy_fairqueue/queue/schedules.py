@@ -64,10 +64,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         Args:
             name: Default: the function's name.
             channel: The channel of its messages.
-            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless
-                that is so already. Several schedules of one kind can therefore share a function.
-            retry: As for :meth:`handler`; so is *timeout*. Leave them out if the function handles the kind already. All
-                other options are as for ``schedules.set``.
+            kind: The kind of its messages. Default: the schedule's name. The function becomes the handler of this kind,
+                unless it already is. Several schedules of one kind can therefore share a function.
+            retry: *retry* and *timeout* are as for :meth:`handler`. Leave both out if the function already is the
+                handler of the kind. All other options are as for ``schedules.set``.
 
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))
@@ -138,9 +138,9 @@ class Schedules(Facet[ScheduleMethods]):
         """Create or change a schedule, which enqueues a message to a channel again and again.
 
         The change takes effect with the caller's commit. The first slot is later than the call, so a new schedule does
-        not run at once. Any worker of the queue then runs its slots, each once. While no worker runs, nothing is
-        enqueued; *catch_up* decides about missed slots. The messages have the headers ``schedule``, the name of the
-        schedule, and ``scheduled_for``, the slot as an ISO time in UTC.
+        not run at once. Each slot of the schedule is run once, by any one worker of the queue. While no worker runs,
+        nothing is enqueued; *catch_up* decides about missed slots. The messages have the headers ``schedule``, the name
+        of the schedule, and ``scheduled_for``, the slot as an ISO time in UTC.
 
         If *cron*, *timezone* or *every* changes, the schedule begins anew from now. Other changes keep the slots, and
         an equal call changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction

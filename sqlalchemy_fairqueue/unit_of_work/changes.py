@@ -37,10 +37,11 @@ class Change:
     """A change of a queue, a channel, a plan, a shared limit or a schedule.
 
     Attributes:
-        lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
+        lock_key: Orders the changes of a queue that are sent in one phase. Changes with the same key keep their order.
         used_plan: The plan that a channel shall follow.
         channel: The channel whose state row the change locks.
-        makes: If not None, a missing channel is created: with this policy (JSON) if the queue has no defaults.
+        makes: If not None, a missing channel is created. The channel gets the queue's defaults or, if the queue has
+            none, this policy (JSON).
         limits: Whether the change can set a limit of the channel or queue, so that leased messages must be counted.
     """
 
@@ -196,7 +197,7 @@ def changes_of(share: Share) -> list[Change]:
 
 
 def lock_queues(shares: Sequence[Share]) -> None:
-    """Lock queues whose settings, limits or plans change. Then lock plans to change, remove or assign to a channel."""
+    """Lock queues whose settings, limits or plans change. Then lock each plan that is changed, removed or assigned."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
             share.target.call("fq_lock_queue", "lock", deliveries=False).rows(share.link.connection)
@@ -209,7 +210,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock dequeues out of queues with new limits. Lock each change's channel; its ``makes`` creates a missing one."""
+    """Keep dequeues out of queues with new limits. Then lock each change's channel; ``makes`` creates a missing one."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_lock_queue", "stop", deliveries=True).rows(share.link.connection)
@@ -230,7 +231,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 
 
 def leased_messages(share: Share) -> list[int]:
-    """Return ids of leased messages that new limits count. Call :func:`lock_channels` first, to lock dequeues out."""
+    """Return ids of leased messages that new limits count. First call :func:`lock_channels`, which stops dequeues."""
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
     found: list[int] = []

@@ -399,10 +399,11 @@ def enqueue_steps(
     """Return the steps that create groups and add messages; they raise as ``Queue.enqueue`` does.
 
     Args:
-        leased: Ids of messages that the transaction will lock, besides those that it settles, cancels or replaces. If
-            an enqueue may replace or coalesce, the messages of all four sorts are locked at once, ordered by id.
+        leased: Ids of further messages that the transaction will lock. If an enqueue may replace or coalesce, these
+            are locked together with the messages that the transaction settles, cancels or replaces, ordered by id.
         cancelled: From :func:`cancelled_messages`. To enqueue a message's key after its cancel raises DuplicateMessage.
-        refusing: Whether the steps are sent together with the COMMIT; a statement then fails where Python would raise.
+        refusing: Whether the steps are sent together with the COMMIT. If so, the statement fails if an enqueue is
+            refused, since Python would see the outcome too late.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)
@@ -467,9 +468,9 @@ def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
 
 
 def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
-    """Return, by message id, how many enqueues of *share* stand before the cancel of the message in *asked*.
+    """Return how many enqueues of *share* were called before each of its cancels, by the id of the cancelled message.
 
-    *asked* is in the order of the calls. Enqueues are sent first, so those after the cancel still find the key taken.
+    *asked* is in the order of the calls. Enqueues are sent before cancels, so later enqueues still find the key taken.
     """
     found: dict[int, int] = {}
     if CANCELS not in share.phases:

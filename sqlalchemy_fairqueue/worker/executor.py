@@ -185,9 +185,9 @@ class Executor(ABC):
         return [handling.decide_on_failure(one, error) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished batch, unless its time limit or a stop has settled it.
+        """Settle a batch when the call or task of its handler has ended, unless a time limit or a stop has settled it.
 
-        *still_runs* says that the handler's task has ended but its thread goes on.
+        *still_runs* says that the task was cancelled and the handler goes on in its thread: the handler hangs.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -232,7 +232,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler that ignores a cancel as hanging. When it returns, its message is settled nevertheless."""
+        """Count a handler that ignores a cancel as hanging, but do not settle its message until the handler returns."""
         ago = self._options.clock() - (held.cancelled_at or 0.0)
         self._hang(held, f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check()")
 
@@ -358,7 +358,7 @@ _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", def
 
 
 class TaskExecutor(Executor):
-    """Runs tasks in the loop where it was created; the task of a plain function waits for a thread or child process."""
+    """An executor with tasks of the running loop. A plain function's task awaits the thread or process that runs it."""
 
     def __init__(self, options: WorkerOptions, trigger: FetchTrigger, settle: SettleCallback) -> None:
         super().__init__(options, trigger, settle)

@@ -112,10 +112,10 @@ class Fetcher(Looper):
             self.unanswered[queue, lease_id] = self.options.clock() + after, after
 
     def _look_up_unanswered(self) -> None:
-        """Release messages that unanswered dequeues took, even if there is no room for further messages.
+        """Release messages that unanswered dequeues took, also while the worker has no room and so does not dequeue.
 
-        After a reconnection, look at all leases. A failover, for example, may have undone settlements, so that messages
-        are leased again although none of this worker's handlers has them.
+        After a reconnection, look at all leases with deliveries. A failover, for example, may have undone settlements,
+        so that messages are leased again although none of this worker's handlers has them.
         """
         if self._made != self.connection.made:
             self._made = self.connection.made

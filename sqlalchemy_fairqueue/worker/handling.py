@@ -122,7 +122,7 @@ def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decisi
 
 
 def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
-    """Return the decision of a handler that called a verb itself."""
+    """Return how the handler's own verb, *asked*, settled a delivery. After the last attempt a retry has buried it."""
     if asked.verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
         return Decision(Verb.BURY, reason="attempts exhausted", error=asked.error, sent=True)
     return replace(asked, reason=asked.reason or "its handler said so", sent=True)

@@ -150,9 +150,10 @@ class HeldDelivery:
         given_up: Whether the worker has settled the delivery without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
         max_attempts: The message's own limit of attempts; once handling has begun, the policy's limit if that is lower.
-        first: The first delivery of the batch. This is the delivery itself if it is the first or the only one.
-        outcomes: What the handler asked for single deliveries of its batch, by message id.
-        charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
+        first: The first delivery of the batch, or the delivery itself if it has no batch. It is not an argument.
+        outcomes: How the handler wants single deliveries of its batch to be settled, by message id.
+        charged: The total of milliseconds that the worker has charged to the channel for the handler's time so far.
+            None if the worker has charged nothing since the dequeue.
     """
 
     delivery: Delivery

@@ -114,7 +114,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """A dequeue uses the worker's last lease again only if that lease has at least this time left."""
+        """The duration that a dequeue asks for its lease. A lease is used again only if it has this time left."""
         return self.lease / 2
 
     @property

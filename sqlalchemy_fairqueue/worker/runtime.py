@@ -201,7 +201,7 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class Runtime:
-    """The parts of one worker. If an operator asks for a stop, the heartbeat calls *stop*, which must not block."""
+    """A worker's parts. If an operator wants a stop, the heartbeat calls the argument *stop*, which must not block."""
 
     def __init__(self, options: WorkerOptions, executor: type[Executor], stop: Callable[[Runtime], None]) -> None:
         self._options = options

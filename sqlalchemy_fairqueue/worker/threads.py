@@ -1,4 +1,4 @@
-"""Threads that call a worker's duties until they are stopped; the signals and forks of the worker's process."""
+"""Threads that call a worker's duties until they are stopped, and the handling of SIGTERM, SIGINT and forks."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Looper:
             join(self.thread, lambda: until + self.options.timings.leave_thread - self.options.clock())
 
     def wake_by(self, at: float) -> None:
-        """Set *event*, which makes the duties due, if the thread would sleep beyond *at*. Any thread may call this."""
+        """Wake the thread at once if it would sleep beyond *at*; its duties are then due. Any thread may call this."""
         if at < self._next_at:
             self.event.set()
 
@@ -193,8 +193,9 @@ async def in_thread(work: Callable[[], T]) -> T:
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
     """Call *stop* at the first SIGTERM or SIGINT during the ``with`` block, and end the process at a later one.
 
-    A supervisor may send one stop as two signals, to a process and to its group. So signals are ignored within *grace*
-    seconds of the first (not a worker's grace period). The end of the last such block puts the program's handlers back.
+    A supervisor may send one stop as two signals, to a process and to its group. So signals within *grace* seconds of
+    the first are ignored; this *grace* is not a worker's grace period. Blocks of several workers may overlap. When the
+    last of them ends, the signal handlers that the program had before are restored.
 
     Raises:
         InvalidArgument: This is not the main thread.

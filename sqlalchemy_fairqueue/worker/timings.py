@@ -3,10 +3,11 @@
 If a queue gave all messages that the worker asked for, the worker polls it again at once, otherwise soon. While polls
 give nothing, the time between them doubles up to the poll interval. If a message is due earlier, a poll comes then.
 
-A worker that can be woken registers its wait *before* its last poll, so that each enqueue after the registration wakes
-it. It ends the wait while many messages come, since frequent polls then cost less than wake-ups. A transaction that
-enqueued before the registration and commits after that poll wakes nobody. So the worker polls once more after about 0.2
-seconds; if such a commit comes even later, the worker finds its messages after one poll interval.
+A worker that can be woken registers a wait, polls once more, and then relies on wake-ups. Each enqueue after the
+registration wakes the worker. While many messages come, the worker ends the wait, since frequent polls then cost less
+than wake-ups. A transaction that enqueued before the registration, and commits after the next poll, wakes nobody. So
+the worker polls again about 0.2 seconds later. If such a transaction commits even later, the worker finds its messages
+at the next poll, at most one poll interval later.
 
 Handlers should not wait for the database between two short messages. But a message in the buffer has used its tenant's
 turn and a slot of its limit although nobody works on it. So the worker estimates from recent handler times how many
@@ -31,7 +32,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Durations in seconds, and counts that belong to them. Timings whose names say all are not listed.
+    """Durations in seconds, counts, and one factor. Timings whose names say all are not listed.
 
     Attributes:
         heartbeats: Heartbeats in the duration of a lease. If two in a row fail, the next dequeue makes a new lease.
@@ -44,10 +45,11 @@ class Timings:
         unanswered_after: Time from an unanswered dequeue to the first lookup of what it took.
         poll_soon: Time to the next poll after one that gave less than it asked for, if no wait is registered.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
-        poll_locked: While polls give nothing although a message is due, at least two polls begin within this time. A
-            drain still waits for messages that are due within this time.
-        poll_drift: During a wait, the time to the next poll is the length of the wait so far times this, at most the
-            poll interval. Such polls find what a transaction enqueued before the wait and commits during the wait.
+        poll_locked: While other transactions have a due message locked, the pauses between polls grow to half of this
+            time or more. A drain still waits for messages that are due within this time.
+        poll_drift: A factor. During a wait, the pause before the next poll is this factor times the length of the wait
+            so far (at least ``poll_soon``), but at most the poll interval. Such polls find what a transaction enqueued
+            before the wait and commits during the wait.
         longest_wait: The longest time for which a wait is registered; a dead worker's wait ends by then.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
