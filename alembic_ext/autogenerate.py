@@ -200,10 +200,11 @@ class _Comparison:
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """Return the changes of a table that stay in the migration. All changes of the user's own tables stay.
 
-        In our tables, changes to the user's columns, constraints and indexes stay. If the library does not know the
-        installed version, only additions of the user's objects stay. A change to one of our objects stays only if the
-        object in the database has drifted from the installed version. If just the model is newer, the upgrade makes the
-        change. *gone* has the tables whose creation or drop was removed; no other change of these tables stays.
+        *gone* has the tables whose creation or drop was taken out of the migration. No change of these tables stays.
+
+        In our other tables, changes to the user's columns, constraints and indexes stay. If the installed version is
+        newer than the library, only additions of the user's objects stay. A change to one of our objects stays only if
+        the object in the database has drifted from the installed version. The upgrade makes changes of a new version.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:

@@ -35,8 +35,9 @@ _TRACE = {"otelTraceID": "trace_id", "otelSpanID": "span_id"}
 class JsonFormatter(logging.Formatter):
     """Writes each record as one line of JSON.
 
-    The keys are time (ISO 8601, UTC), level, logger and message; then the fields of the library that the record has;
-    trace_id and span_id, if OpenTelemetry's logging instrumentation adds them; exception, the traceback; and stack.
+    The first keys are time (ISO 8601, UTC), level, logger and message. The fields of the library that the record has
+    follow. If OpenTelemetry's logging instrumentation adds a trace to the record, trace_id and span_id follow. The last
+    keys are exception (the traceback) and stack, if the record has them.
 
     Args:
         fields: Further attributes of records to write, such as those of the application.

@@ -124,18 +124,18 @@ def list_messages(
     """List messages that have not ended, page by page. With --state completed or cancelled, list ended messages.
 
     In a channel, messages that consumers hold come first, then the others in the order of delivery. Messages of the
-    whole queue are sorted by their ids. A page reads at most 2,000 messages, so it may be short although others follow.
+    whole queue are sorted by their ids. For each page, at most 2,000 messages are read, even if --limit is higher. So a
+    page may have fewer messages than --limit, although others follow.
 
     Ended messages are listed if the queue records its history, the latest end first. A message that was cancelled while
-    undelivered is left out. A page of ended messages reads at most 10,000 attempts, including attempts of other
-    queues, so the page may be short too.
+    undelivered is left out. For each page of ended messages, at most 10,000 attempts of all queues are read.
 
     Options:
         channel: Default: the whole queue.
         state: Only leased, ready, held or scheduled messages; or completed or cancelled ones.
         kind: Only messages of this kind.
         key: Only the message of the channel with this key.
-        limit: The most messages to list.
+        limit: The most messages on the page.
         after: The value that the page before ends with, to show the next page.
     """
     ended = _IN_HISTORY.get(state)

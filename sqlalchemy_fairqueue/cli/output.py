@@ -184,9 +184,10 @@ def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
     ``sys.stdout`` becomes a new stream on a copy of its descriptor. This stream escapes characters that the locale
-    cannot encode. It writes everything or fails, also with PYTHONUNBUFFERED. A closed stream is opened on the null
-    device, so that no other file gets its descriptor. Then stdin is empty, text for stderr is lost, and writing to
-    stdout fails.
+    cannot encode. Each write to it writes everything or fails, also with PYTHONUNBUFFERED.
+
+    A stream that was closed is opened on the null device, so that no other file gets the stream's descriptor. If stdin
+    was closed, it is empty. If stderr was closed, text for it is lost. If stdout was closed, writing to it fails.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

@@ -177,7 +177,10 @@ _OF_ASYNCPG = {
 
 
 def psycopg_url(text: str, source: str) -> URL:
-    """Parse a URL for psycopg; a CommandError names *source*, its option or variable, and shows no password."""
+    """Parse a URL, and return it for psycopg. *source* names the option or variable that the URL comes from.
+
+    Raise CommandError if the URL is unreadable or not PostgreSQL's. The error names *source* and shows no password.
+    """
     try:
         url = make_url(text.strip())
     except (ArgumentError, ValueError):

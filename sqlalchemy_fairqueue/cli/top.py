@@ -33,7 +33,7 @@ _OTHER_LINES = 5
 
 
 class Sort(StrEnum):
-    """Sort orders of channels: names ascend, figures descend."""
+    """The columns to sort by. In the docstring of :func:`top`, ``{choices}`` stands for the names of these columns."""
 
     READY = "ready"
     SCHEDULED = "scheduled"
@@ -64,7 +64,7 @@ def top(
     --json, only the last reading is printed.
 
     Options:
-        sort: The column to sort by: {choices}; the most first, but names in order.
+        sort: The column to sort by, one of {choices}. Figures descend, names ascend.
         limit: The most channels to show. Default: as many as fit; 20 in a pipe; all with --json.
         interval: Time between two readings.
         count: Stop after so many readings. Default: 1 with --json, otherwise on Ctrl-C.

@@ -41,9 +41,10 @@ _HANDLERS = Table(
 def list_workers(options: Options, *, limit: Page = 100) -> Result:
     """List the workers of a queue with an unexpired lease, those with the most messages first, and what each holds.
 
-    Workers report their version and concurrency within seconds; other consumers report none. A message that a worker
-    holds is being handled, or waits for its handler. If the queue records its history, the list shows for how long. If
-    a worker still holds a cancelled message, its handler ignores the cancellation: 'workers stop' stops the worker.
+    Workers report their version and concurrency within seconds; other consumers report neither. A message that a worker
+    holds is being handled, or waits for its handler. If the queue records its history, the list shows how long the
+    worker has held each message. If a worker holds a cancelled message for long, the message's handler ignores the
+    cancellation: 'workers stop' stops the worker.
 
     Options:
         limit: Show at most this many messages of each worker, those held longest.

@@ -1,7 +1,7 @@
 """The actions of operators.
 
-Pausing, resuming, retrying, redriving and running a schedule are done at once. All other actions ask for a confirmation
-first. Each action that was done leaves a line in the log.
+A pause or a resume is done at once. So is a retry of messages, a redrive of dead letters, or a run of a schedule. All
+other actions ask for a confirmation first. Each action that was done leaves a line in the log.
 """
 
 from __future__ import annotations

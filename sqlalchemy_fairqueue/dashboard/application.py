@@ -167,7 +167,10 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells open pages to load anew. A page may send the time of its figures as ``?at=``."""
+    """Return the endpoint that tells open pages to load anew.
+
+    A page may send the time of its figures as ``?at=``. If there are newer figures, the page is told at once.
+    """
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:

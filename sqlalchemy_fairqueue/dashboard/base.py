@@ -191,10 +191,10 @@ class PageBase:
         return sorted(found, key=lambda one: suffering(*one))
 
     async def _queue_now(self, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
-        """Return the figures of a queue, read anew for *channels*.
+        """Return the figures of a queue. The figures of *channels* are at most about ``_moment`` seconds old.
 
-        All open pages of the queue share one reading of the channels that they asked for lately. If this reading lacks
-        one of *channels*, a separate reading fetches *channels*, and the next shared reading has them too.
+        All open pages of the queue share one reading of the channels that the pages asked for lately. If the shared
+        reading lacks one of *channels*, a separate reading fetches *channels*. The next shared reading includes them.
         """
         if not channels:
             return queue

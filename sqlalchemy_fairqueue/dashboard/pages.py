@@ -316,6 +316,6 @@ def _values(policy: PolicyFields) -> dict[str, Any]:
 
 
 def _newest(found: Iterable[tuple[QueueFigures, ChannelDemand]], figures: Figures) -> datetime | None:
-    """Return when the reasons of the tenants' waits were last read; None if that was not after *figures* were read."""
+    """Return when the reasons of the tenants' waits were last read; None if *figures* are at least as new."""
     newest = max((queue.at for queue, _ in found), default=figures.at)
     return newest if newest > figures.at else None

@@ -86,16 +86,17 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """How a statement selects from a function. In its texts ``fairqueue.`` stands for the schema.
+    """How a statement selects from a function. In *columns* and *condition*, ``fairqueue.`` stands for the schema.
 
     Attributes:
         columns: The columns to select; None for all.
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters that get one element. Calls give the element itself, which drivers encode faster.
-        named: A parameter for message ids. Calls give the parameters of ``fq_find_named`` instead, and the statement
-            finds the ids by that function. If the parameter takes one id, or is in *alone*, it gets only the first id.
-        each: An array parameter. The function is called for each element; the column ``place`` numbers the elements.
+        named: The name of the parameter for message ids, if the statement finds the ids. Calls then give the parameters
+            of ``fq_find_named``, not the ids. A parameter for one id, or one in *alone*, gets only the first id found.
+        each: A parameter for which calls give an array. The statement calls the function once for each element. The
+            column ``place`` has the position of the element, from 1.
         readable: Whether texts are returned as UTF-8 bytes, so that they can be read whatever the client encoding is.
     """
 

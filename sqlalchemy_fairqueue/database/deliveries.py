@@ -321,16 +321,17 @@ def settlement(
     charged: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
-    """Return the call that settles deliveries by a verb; each sequence has one element for each delivery, or none.
+    """Return the call that settles deliveries by a verb.
 
-    The call's rows name messages that ended otherwise: "lost" if the token is invalid, "buried" if no attempt was left.
+    Each optional sequence has one element for each delivery, or is empty. The call's rows name messages with another
+    outcome than the verb's: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
         tokens: The fencing tokens, with the elements of :class:`Token`.
         results: Only for "complete". If an element is None, or the sequence is empty, no result is kept.
         notify: Whether the verb "complete" wakes programs that wait for the results, or another verb wakes consumers.
         costs: The actual costs. None leaves a cost as it was charged.
-        charged: The costs that :func:`charge_running` charged last, or None.
+        charged: The costs that :func:`charge_running` charged last, or None. Give them with *costs*.
         refusing: Whether the call is sent with the COMMIT. It then fails if a delivery is lost, and returns no rows.
     """
     told = costs.count(None) < len(costs)

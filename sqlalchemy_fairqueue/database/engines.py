@@ -225,7 +225,10 @@ async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
 
 
 def run_transaction(engine: Engine, work: Callable[[Connection], R], *, isolates: bool = True) -> R:
-    """Call *work* in a READ COMMITTED transaction, and commit. With ``isolates=False``, keep an engine's AUTOCOMMIT."""
+    """Call *work* in a READ COMMITTED transaction, commit, and return the result of *work*.
+
+    With ``isolates=False``, an engine in AUTOCOMMIT stays so, and each statement of *work* commits by itself.
+    """
     driver_of(engine)
     with engine.connect() as connection:
         if isolates or not is_in_autocommit(connection):
@@ -251,7 +254,10 @@ def set_time_limit(connection: Connection, limit: timedelta) -> None:
 def refused(
     where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
 ) -> InvalidArgument:
-    """Return the error that *where* is not what *wanted* describes. If *where* is an engine, *otherwise* is advice."""
+    """Return an error whose text says that *where* is not what *wanted* describes.
+
+    If *where* is an engine, the text ends with the advice *otherwise*. None: there is no advice for engines.
+    """
     kind = type(where).__name__
     article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     advice = ""

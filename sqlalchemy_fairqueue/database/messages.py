@@ -69,8 +69,9 @@ class EnqueuedMessages(NamedTuple):
 
     Attributes:
         ordinals: The position of the message in the call, from 1.
-        message_ids: The id of the new message, or of the older message as in a receipt; None if the channel was full.
-        outcomes: "full" if the channel is full and the policy says "raise"; otherwise as in a receipt.
+        message_ids: The id of the new message. If the outcome is "duplicate", "replaced" or "coalesced", the id of the
+            older message that has the key or the ordering key. None if the channel was full.
+        outcomes: "full" if the channel was full and its policy says "raise". All other outcomes are those of a receipt.
     """
 
     ordinals: list[int]

@@ -1,4 +1,7 @@
-"""What checks have in common: findings, contexts, and a search for rows that a query returns for two seconds on end."""
+"""What checks have in common: findings, contexts, and a function that finds persistent rows.
+
+The function repeats a query for two seconds, and returns the rows that the query returned each time.
+"""
 
 from __future__ import annotations
 

@@ -237,13 +237,13 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     """Return *figures* with the figures of *channels* as they are now; figures of other channels may be older.
 
     The call reads a bounded part of the queue: the pauses and limits of the queue and of *channels*, since when each of
-    *channels* waits, and which channels have leased messages. The result lists *channels* and the ``_RIVALS`` channels
-    with the most leased messages. If none of *channels* exists, *figures* is returned unchanged.
+    *channels* waits, and which channels have leased messages. The result lists *channels* and the 20 channels with the
+    most leased messages. If none of *channels* exists, *figures* is returned unchanged.
 
-    The call counts at most ``COUNTED`` leased messages. If the queue may have more, the result also lists the other
-    channels of *figures*, and the call sets no number of leased messages below the number in *figures*. If
-    ``COMPETING`` or more channels compete in *figures*, the call may not see all of them. The call then does
-    not set ``rival_weight``, the sum of their weights, below the sum in *figures*.
+    The call counts at most ``COUNTED`` leased messages. If the queue may have more, the counts can be too low. The
+    result then also lists the other channels of *figures*. The queue and each channel then keep at least the number of
+    leased messages that *figures* gives for them. If ``COMPETING`` or more channels compete in *figures*, the call may
+    not see all of them. Then ``rival_weight``, the sum of their weights, stays at least as high as in *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -276,8 +276,9 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
     """Return *one*, as ``read_competition`` read it, with counts corrected by *known*, the channel's earlier figures.
 
-    If the channel has a ready message, ``read_competition`` counts its scheduled messages as ready, too. *is_all* says
-    that ``read_competition`` counted all leased messages of the queue. If not, it may have missed some of the channel.
+    Two counts of ``read_competition`` can be wrong. If the channel has a ready message, ``ready`` includes the
+    channel's scheduled messages. If *is_all* is false, ``leased`` can be too low: ``read_competition`` did not count
+    all leased messages of the queue.
     """
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one

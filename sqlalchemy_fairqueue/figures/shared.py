@@ -46,7 +46,8 @@ class SharedFigures:
 
     Nothing is read while nobody asks. While one caller reads, others get the previous figures, if any. If the last
     reading took long, :meth:`aget` starts the next reading in the background and returns the previous figures at once.
-    But :meth:`aget` waits for the reading if nobody has asked for a while, or after :meth:`forget`.
+    If nobody has asked for a while, :meth:`aget` waits for the reading that it starts. It also does so after
+    :meth:`forget`.
 
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
@@ -91,8 +92,12 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
-        """Make the next request read anew. Until a reading now under way ends, requests get the previous figures."""
-        # The result of a reading that has begun already is forgotten too, since it may lack the change.
+        """Make the next call of :meth:`get` or :meth:`aget` read anew.
+
+        If a reading is under way now, calls get the previous figures, if any, until the reading ends. The first call
+        after that reads anew.
+        """
+        # The figures of a reading under way are not kept for later calls either, since they may lack the change.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0
 

@@ -284,9 +284,10 @@ class ResultMixin(columns.fq_result):
 class ScheduleMixin(columns.fq_schedule):
     """A schedule of a channel: what it enqueues, and when.
 
-    All slots up to ``done_until`` have been run or skipped. ``next_at`` is the slot after ``done_until``; None if no
-    worker has found that slot. ``due_at`` is when workers look at the schedule again: as a rule at ``next_at``, but
-    also after a change, after a failure, and at least once a day. ``due_at`` is None while the schedule is paused.
+    All slots up to ``done_until`` have been run or skipped. ``next_at`` is the slot after ``done_until``. It is
+    None as long as no worker has computed the slot, and while the schedule is paused. It is also None if no slot
+    follows within 50 years. ``due_at`` is when workers look at the schedule again: as a rule at ``next_at``, but also
+    after a change, after a failure, and at least once a day. ``due_at`` is None while the schedule is paused.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -383,9 +384,10 @@ class SignalMixin(columns.fq_signal):
 
 @mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
-    """How much of a shared limit a queue has used so far, in virtual time, to share the limit fairly among its queues.
+    """What a queue has used of a shared limit so far. By ``tag`` dequeues share the limit fairly among its queues.
 
-    For the whole limit, ``queue`` is ''. The header of ``fq_limit_share.sql`` in the package defines the columns.
+    One more row, with ``queue`` '', is for the limit as a whole. The header of ``fq_limit_share.sql`` in the package
+    defines the columns.
     """
 
 

@@ -120,8 +120,8 @@ class DeadLetters(Facet[QueueBase]):
 
         The outcome is "redriven"; "duplicate" if another message holds the key, so that the letter stays dead; or
         "missing" if no dead letter has the id and matches the filters. A redriven message keeps its id and begins with
-        zero attempts. Its priority and the time of the call decide its place in the channel. A full channel takes the
-        message too. Of redriven messages without a priority, the one that died first goes first.
+        zero attempts. Its priority and the time of the call decide its place in the channel. Of the messages of one
+        call that have no priority, the one that died first goes first. A full channel takes redriven messages too.
 
         With ids, the call tries these dead letters, and waits for another redrive or purge of them. Without ids, the
         call tries at most *limit* (1 to 100,000) dead letters, the oldest first, and skips locked ones. Dead letters
@@ -259,9 +259,10 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """Return the last ended attempts at a message, at most *limit* (1 to 10,000), the oldest first.
+        """Return the ended attempts at a message, the oldest first.
 
-        The call finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
+        If there are more than *limit* (1 to 10,000), the call returns only the latest *limit* attempts. The call
+        finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
         history=True)``, and keeps them for its history_retention. If a worker dies, its attempt is recorded as
         "expired" when the message is reclaimed. The call costs one index probe for each day of history.
 

@@ -138,7 +138,11 @@ class QueueBase:
         """Do nothing; HandlerMethods overrides this, and warns if the queue has handlers but none for the kind."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Do nothing; GroupMethods overrides this, and warns that an enqueue joins none of the open *groups*."""
+        """Do nothing; GroupMethods overrides this.
+
+        *groups* are those whose ``with queue.group(...)`` block is running on the session. If a group of this queue is
+        among them, GroupMethods warns that the enqueue does not join the group.
+        """
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")

@@ -104,7 +104,8 @@ class ConfigurationMethods(QueueBase):
 
         Args:
             channel: A missing channel is created with the policy that an enqueue would give it.
-            policy: Replaces all fields and takes the channel off its plan. A plan set later decides all fields.
+            policy: Replaces all fields and takes the channel off its plan. The fields do not count as overridden: if
+                the channel follows a plan later, the plan decides all fields.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument; on a session the COMMIT raises it.
             reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again; if the

@@ -391,7 +391,11 @@ def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
-    """Return the session class that suits all handlers that take a *base*; raise InvalidArgument if there is none."""
+    """Return the session class that satisfies the annotations of all handlers whose session is a *base*.
+
+    *base* is Session or AsyncSession. If no handler asks for a subclass of *base*, return *base*. If two handlers ask
+    for classes of which neither is a subclass of the other, raise InvalidArgument.
+    """
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
         wanted = handler.session_type

@@ -222,7 +222,11 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> tuple[int, ...]:
-    """Return the numbers in *after*: in which part of the order, at which place and at which id the last page ended."""
+    """Decode *after* into three numbers that say where the last page ended: a step, a place in it, and a message id.
+
+    Step 1 is the leased messages of a channel, and step 2 its undelivered messages. Step 3 is all messages of the
+    queue, and step 4 its leased messages.
+    """
     steps = range(3, 5) if channel is None else range(1, 3)
     return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 

@@ -168,9 +168,10 @@ def _field_names(annotation: Any) -> frozenset[str] | None:
 
 
 class ResultSchema:
-    """The return type of a job's function: converts values to plain values, and back.
+    """The return type of a job's function. It converts returned values to plain values, and back.
 
-    If the function has no return annotation that msgspec can convert to, values are read as the codec returns them.
+    If the function has no return annotation, or neither msgspec nor pydantic can convert to the annotated type, values
+    are read as the codec returns them.
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], *, is_batch: bool = False) -> None:

@@ -88,7 +88,7 @@ def recorded_costs(history: pa.Table) -> pa.Array:
 
 
 def check_ids(rows: pa.Table) -> None:
-    """Raise InvalidArgument if two channels have the same ``channel_id``."""
+    """Raise InvalidArgument if a ``channel_id`` has two channel names, as in a history from several databases."""
     ids, of_id = encoded(rows, "channel_id")
     names, of_name = encoded(rows, "channel")
     name_of = np.zeros(len(ids), np.int64)

@@ -72,8 +72,9 @@ class Culprit:
 class Denial:
     """When a channel was denied messages of its fair share, and because of whom.
 
-    A stretch is a run of fairness windows in which the channel was denied messages. Two fairness windows in a row
-    without denied messages end a stretch. In :class:`ChannelCosts`, "messages" stands for the cost of messages.
+    A stretch begins and ends with a fairness window in which the channel was denied messages. It may contain
+    single fairness windows without denied messages, but never two in a row. In :class:`ChannelCosts`, "messages" stands
+    for the cost of messages.
 
     Attributes:
         from_: The beginning of the worst stretch, in which the most messages were denied; *to* is its end.

@@ -84,7 +84,7 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether the transaction ids of a day's files have a gap; a compaction may have run during the listing."""
+    """Return whether a day's files have a gap in transaction ids. A compaction during the listing can cause a gap."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 

@@ -64,7 +64,7 @@ class Asked:
 
 
 class QueueReport(NamedTuple):
-    """The figures, labels, replays and advice of one queue. The record's replay precedes the scenarios' replays."""
+    """The figures, labels, replays and advice of one queue. The first replay is under the recorded policies."""
 
     measured: MeasuredQueue
     labels: LastLabels

@@ -157,8 +157,10 @@ class Advice:
 
     The limit should shorten the waits of the others. The others are the channels whose ``denial`` has culprits, since
     they were denied messages of their fair share. If no channel has culprits, the others are the channels that miss the
-    objective. If the limit is for a plan, the others are both kinds of channels, except the channels that follow the
-    plan. *channel* is never one of the others.
+    objective. *channel* is never one of the others.
+
+    If the limit is for a plan, the others are the channels whose ``denial`` has culprits and the channels that miss the
+    objective. But channels that follow the plan are not among the others.
 
     Attributes:
         before: The mean wait of the others in the replay under the recorded policies.

@@ -130,7 +130,7 @@ def replay(
         recorded: Whether the result also has the recorded history, as scenario "as recorded".
         policies: The recorded policies, as for :func:`report`. This call reads the frame at once. Default: no limits.
             If a scenario gives no *workers*, their number is estimated from how many messages were leased while others
-            waited for a worker. The policies tell which messages waited for a limit or a rate instead.
+            waited for a worker. The policies serve only to leave waits for a limit or a rate out of this estimate.
 
     Raises:
         InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A
@@ -160,15 +160,15 @@ def replays(
 ) -> tuple[Replay, ...]:
     """Return the figures of each scenario, for a report that compares them with the history.
 
-    An additional first result, "as recorded, replayed", is a replay under the record's own policies. How far this
-    result is from the record tells how far the other results can be trusted. The figures of a scenario are those that
-    :func:`report` would compute from the rows of the scenario in the result of :func:`replay`, with the scenario's
-    policies as *policies*. The history is read and shuffled once.
+    An additional first result, "as recorded, replayed", is a replay under the recorded policies. The closer this result
+    is to the history, the more the other results can be trusted. A scenario's figures are the same as if you called
+    :func:`replay`, and then called :func:`report` with the scenario's rows and the scenario's policies. The history is
+    read and shuffled once.
 
     Args:
         history: As for :func:`replay`.
-        policies: The record's own policies, as for :func:`replay`; by default no limits, and equal weights.
-        settings: The record's own settings by queue, from :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
+        policies: The recorded policies, as for :func:`report`; by default no limits, and equal weights.
+        settings: The recorded settings by queue, from :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
             A queue that has no settings there counts as fair by messages, without a limit.
         window: As for the report.
 

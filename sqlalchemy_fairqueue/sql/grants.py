@@ -21,7 +21,10 @@ from sqlalchemy_fairqueue.sql.schema import block, grants_guard, part, quoted, q
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return SQL that revokes functions from PUBLIC and gives them to the tables' owner; it warns if it may not."""
+    """Return SQL that revokes functions from PUBLIC and makes the tables' owner the owner of the functions.
+
+    If the role that runs the SQL may not change the owner, the SQL warns.
+    """
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 

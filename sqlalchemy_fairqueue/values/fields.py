@@ -40,8 +40,8 @@ class Rate:
 
     The limit is exact: in any time t, at most ``burst + t * count / per`` messages are delivered (generic cell rate
     algorithm, ITU-T I.371). A rate of cost bounds what the messages cost in the same way, but the last message may
-    exceed the bound by its own cost. If a settlement corrects a cost, the corrected cost counts. Rates with equal
-    interval, burst and unit are equal.
+    exceed the bound by its own cost. If a settlement corrects a cost, the corrected cost counts. Two rates are
+    equal if they have equal :attr:`interval`, *burst* and *of*.
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.

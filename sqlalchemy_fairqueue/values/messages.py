@@ -60,12 +60,11 @@ class Enqueue:
         cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in one unit for the whole queue,
             such as pages or tokens; milliseconds in a queue that is fair by seconds. An estimate is enough, since a
             settlement can correct it.
-        unique_for: A period, up to 365 days, for which the key stays taken for other messages with a unique_for, even
-            if this message ends earlier. For messages without a unique_for, the key is taken as long as this message
-            lives. If this message lives longer than the period, it keeps the key until it ends. None: the key is taken
-            as long as this message lives. Within the period there are two cases for another message with a unique_for
-            and "replace". If this message still waits, it is rewritten, and a new period begins. If this message is
-            leased or has ended, nothing is added, and the outcome is "duplicate".
+        unique_for: A period, up to 365 days, or None for no period. With or without a period, this message has the key
+            until it ends. A second message that also has a unique_for finds the key taken until the period of this
+            message ends, even if this message ends earlier. If the second message says "replace", there are two cases
+            until the period ends. If this message still waits, it is rewritten, and a new period begins. If this
+            message is leased or has ended, nothing is added, and the outcome is "duplicate".
         unique_from: When the period of unique_for begins. "enqueue": when the message is sent. "completion": when the
             message ends, in whatever way.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key

@@ -519,8 +519,8 @@ class ConsumerInfo:
             last hour, or the worker is known to have started after the request.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
         version: The version of the library that a worker runs. None: it has just started, or is no worker.
-        handlers: At most ``consumers(handlers=)`` of its messages, by default none. The message that it has held
-            longest comes first. Messages that still wait for a handler are included.
+        handlers: Messages that it holds, waiting for a handler or not. The message that it has held longest comes
+            first. The argument *handlers* of ``consumers`` says how many messages are listed at most, by default none.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")

@@ -80,7 +80,7 @@ class CronTiming:
         return offset // timedelta(seconds=1)
 
     def _change(self, after: int, until: int, offset: int) -> int | None:
-        """Return the first second in (after, until] whose UTC offset is not *offset*, or None."""
+        """Return the first second since 1970 in (after, until] whose UTC offset in seconds is not *offset*, or None."""
         while after < until:
             step = min(after + _STEP, until)
             if self._offset(step) != offset:

@@ -218,7 +218,7 @@ class StopRequests:
 
 
 class Round(ABC):
-    """A chore of a worker, named for its rounds. One round runs at a time, in its own thread, on its own connection."""
+    """A chore that a worker does in rounds. Rounds run one at a time, each in its own thread, on its own connection."""
 
     def __init__(
         self, word: str, step: str, options: WorkerOptions, queues: Sequence[ServedQueue], **limits: float | None

@@ -385,8 +385,9 @@ class Buffer:
     Without turns in the buffer, later messages would wait behind all earlier ones, even behind many of one tenant. So
     the buffer has a virtual time of its own. An added message gets the later of two times: the present virtual time,
     and one more than the time of its channel's last message. The message with the earliest time begins first. Virtual
-    time then advances to the time of this message, but by at least 1/(n+1) if n messages still wait. So new channels
-    cannot overtake waiting ones for ever. Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
+    time then advances by 1/(n+1), if n messages still wait. If the time of the begun message is later than that,
+    virtual time becomes the time of this message. Since virtual time always advances, messages of new channels cannot
+    overtake waiting messages for ever. Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
     """
 
     def __init__(self) -> None:

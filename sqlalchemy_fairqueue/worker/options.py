@@ -114,7 +114,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """The duration that a dequeue asks for its lease. A lease is used again only if it has this time left."""
+        """The least time for which a dequeue leases, half of *lease*. A lease with less time left is not used again."""
         return self.lease / 2
 
     @property

@@ -212,7 +212,7 @@ class Settler(Looper):
         self.options.stats.count(_COUNTERS[verb], len(deliveries))
 
     def _lost(self, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery], error: LeaseLost) -> set[int]:
-        """Log lost deliveries, unless their handlers settled them. Return the ids that the call did not settle."""
+        """Log lost deliveries, unless their handlers settled them. Return the message ids that *error* names."""
         gone = [held for held in deliveries if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:

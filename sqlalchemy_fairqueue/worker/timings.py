@@ -45,8 +45,8 @@ class Timings:
         unanswered_after: Time from an unanswered dequeue to the first lookup of what it took.
         poll_soon: Time to the next poll after one that gave less than it asked for, if no wait is registered.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
-        poll_locked: While other transactions have a due message locked, the pauses between polls grow to half of this
-            time or more. A drain still waits for messages that are due within this time.
+        poll_locked: While other transactions have a due message locked, the least pause between polls doubles with each
+            poll that gives nothing, up to half of this time. A drain also waits for messages due within this time.
         poll_drift: A factor. During a wait, the pause before the next poll is this factor times the length of the wait
             so far (at least ``poll_soon``), but at most the poll interval. Such polls find what a transaction enqueued
             before the wait and commits during the wait.

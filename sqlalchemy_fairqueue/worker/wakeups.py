@@ -76,7 +76,7 @@ class WaitRegistration:
     _listening: Listening | None = field(default=None, init=False)
 
     def before_poll(self, queue: ServedQueue) -> None:
-        """Set the poll interval. If the worker listens and ``needs_wait`` says so, register a wait of the queue."""
+        """Set the poll interval. If the worker listens and ``queue.polls.needs_wait`` returns True, register a wait."""
         if self._listening is None and self.options.listen:
             self._listening = join_listening(self.options, self.connection, self.notified)
         polls, now, alone = queue.polls, self.options.clock(), self.options.interval(notified=False)

@@ -162,17 +162,18 @@ class Capacity:
 def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity:
     """Estimate how many messages the workers of a history handle at once while they have enough to do.
 
-    A stretch of backlog is a time in which *most* or more messages wait; *most* is the greatest number of messages that
-    were leased at once. If fewer wait, workers may be idle because a dequeue takes a while. The estimate is the mean
-    number of leased messages, weighted by time, over all stretches. By Little's law (J. D. C. Little, A proof for the
-    queuing formula L = lambda W, 1961), this number divided by the mean duration is how many messages ended a second.
+    *most* is the greatest number of messages that were leased at once. A stretch of backlog is a time in which at least
+    *most* messages wait. Fewer waiting messages do not show that all workers are busy, since idle workers may be
+    dequeuing these messages. The estimate is the mean number of leased messages, weighted by time, over all stretches.
+    By Little's law (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961), the estimate divided by the
+    mean duration is how many messages ended a second.
 
     - Attempts that expired or were released do not count. Their worker was killed, or gave back what it had prefetched.
     - A message counts from its lease on, even in a prefetch buffer, since its duration is counted from its lease, too.
     - A stretch does not count if fewer than *most* attempts end in it: it may be the beginning of a burst.
     - Waiting messages of a channel with a rate, or at its ``max_concurrency``, do not count: that may be why they wait.
 
-    Without such a stretch the history shows no shortage of workers, and the estimate is *most*. *policies* are the
+    If no stretch counts, the history shows no shortage of workers, and the estimate is *most*. *policies* are the
     recorded policies by channel; a channel without a policy has no limits.
     """
     ready, started, finished = trace.ready, trace.started, trace.finished

@@ -42,9 +42,10 @@ class Channel:
         tag: Its start tag; NEVER: it has none yet.
         tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: credit for excess charges.
         is_noted: 1 if the next dequeue hears of the channel.
-        freed: Messages that ended since a dequeue last heard of the channel.
+        freed: The number of attempts that ended since a dequeue last heard of the channel.
         corrected: Cost above what was charged, since a dequeue last heard of the channel.
-        took: The milliseconds that the handlers of the messages in *freed* ran; *timed* counts these messages.
+        took: The milliseconds (``Attempt.took``) reported for the attempts that *freed* counts, summed up.
+        timed: The number of attempts that *freed* counts and for which more than zero milliseconds were reported.
         mean_cost: The moving average of the milliseconds that a handler runs for a message; -1: unknown.
     """
 

@@ -189,7 +189,7 @@ class _Transaction:
 
 
 def _end(table: str, columns: Row) -> Row:
-    """Return how a message ended, as part of a row of ``changes``. The end inserted the row *columns* into *table*."""
+    """Return how a message ended, as part of a row of ``changes``. *columns* is the message's new row in *table*."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
     else:

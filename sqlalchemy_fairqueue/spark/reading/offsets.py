@@ -148,7 +148,10 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged if the origin in the database, *found*, equals neither *offset* nor the text *accepted*."""
+    """Raise OriginChanged if the database's origin, *found*, is neither the offset's origin, *offset*, nor *accepted*.
+
+    *position* is the offset's position, for the text of the error.
+    """
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

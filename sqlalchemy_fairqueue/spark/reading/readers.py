@@ -68,8 +68,9 @@ _DAY = 86_400_000_000
 
 @dataclass
 class TablePartition(InputPartition):
-    """The rows that a task reads. They are part of a stream's micro-batch if *is_batch* is true.
+    """The rows that a task reads.
 
+    In a stream *is_batch* is true: the rows are part of a micro-batch. If a table is read once, *is_batch* is false.
     The task checks that no row beyond the offset *after* was pruned. If *after* is None, there is no check.
     """
 
@@ -171,7 +172,7 @@ if TYPE_CHECKING or LIMITS_ARE_KNOWN:
 else:
 
     class AvailableNow:
-        """Stand-in for the classes of ``pyspark.sql.streaming.datasource``, which PySpark 4.1 lacks."""
+        """Stand-in for the three classes above, since PySpark 4.1 has no ``pyspark.sql.streaming.datasource``."""
 
     ReadAllAvailable = ReadMaxRows = AvailableNow
 

@@ -84,8 +84,9 @@ def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool
 def _creates_table() -> bool:
     """Return whether this task's write creates a table: ``saveAsTable``, ``writeTo(...).create()``, ``create table``.
 
-    Options, schema and mode are the same as for ``save()``. But Spark runs the write inside the execution that creates
-    the table, and tasks know the ids of both executions. In ``foreachBatch`` the ids tell nothing; return False there.
+    Options, schema and mode do not tell, since they are the same for ``save()``. But Spark runs such a write inside
+    another execution, which creates the table. A task knows the ids of both executions, and the write creates a table
+    if the ids differ. In ``foreachBatch`` the ids tell nothing, so the result is False there.
     """
     context = TaskContext.get()
     if context is None or context.getLocalProperty(_STREAM):

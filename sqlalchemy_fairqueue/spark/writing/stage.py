@@ -33,6 +33,7 @@ _BAD_HEADERS = (
     "number beyond 1e300 or closer to zero than 1e-300; keep what is large in the payload"
 )
 _COLUMN = re.compile(r", column (\w+)")
+# A task that Spark gave up may still copy to the stage.
 _DROP_WAIT = "5s"
 # Do not wait long for a stage that a task is copying to: the run of this task drops it.
 _LEFT_BEHIND_WAIT = "100ms"
@@ -64,7 +65,7 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
-    """Drop the table, or leave it to a later load if that fails: a task that Spark gave up may still copy to it."""
+    """Drop a staging table. If the drop fails, no error is raised, since a later load drops the table."""
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         _drop(connection, stage, _DROP_WAIT)
 
