@@ -332,6 +332,8 @@ class Schedules(Round):
         # reconnection.
         self._declared_on: int | None = None
         self._refused: set[int] = set()
+        # Whether the last poll began a round.
+        self._has_begun: bool = False
         self._ended = False
         # If the worker drains: for each installation, the time up to which slots are run.
         self._until: dict[str | None, int] = {}
@@ -340,15 +342,17 @@ class Schedules(Round):
         """Begin a round if a schedule is due or to be set. Return the seconds to the next poll; None means as usual."""
         if self.is_under_way:
             return _SOON
-        return min(filter(None, self._each(self._poll)), default=None)
+        began_last, self._has_begun = self._has_begun, False
+        wait = min(filter(None, self._each(self._poll)), default=None)
+        # What a round runs may be due again before the usual poll. What it leaves, locked or failed, is not hurried.
+        return _SOON if self._has_begun and not began_last else wait
 
     def _poll(self, schema: str | None) -> float | None:
         waits = [due.due_at - due.read_at for due in self._find(self._polling, schema)]
         # After a reconnection, the server may have gone back to a time before a schedule was set.
         if (self._declaring and self._declared_on != self._polling.made) or any(wait <= 0 for wait in waits):
             self.start()
-            # What this round runs may be due again before the usual poll.
-            return _SOON
+            self._has_begun = True
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:

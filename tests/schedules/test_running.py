@@ -12,7 +12,9 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Context, Delivery, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.times import instant
-from sqlalchemy_fairqueue.worker.duties import Housekeeping
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.duties import Housekeeping, Schedules
+from sqlalchemy_fairqueue.worker.leases import ServedQueue
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.helpers import LONG_LEASE, retimed, until
@@ -183,6 +185,24 @@ def test_a_schedule_that_is_locked_waits(engine: Engine, queue: Queue, database:
         until(lambda: len(slots(database)) == 1, "the other one is run")
         business.rollback()
         until(lambda: len(slots(database)) == 2, "it is run")
+
+
+def test_a_schedule_that_is_locked_is_not_hurried(engine: Engine, queue: Queue, clock: Clock) -> None:
+    """After a round, the next look is soon, since a schedule may be due again; after a round in vain it is as usual."""
+    hourly(engine, "locked")
+    options = Worker(engine, queue)._options
+    polling = DedicatedConnection(options)
+    rounds = Schedules(polling, [ServedQueue(queue, options, {})], options)
+    waits = []
+    with engine.begin() as business:
+        queue.schedules.pause(business, "locked", channel="a")
+        clock.advance(HOUR)
+        for _ in range(3):
+            waits.append(rounds.poll())
+            until(lambda: not rounds.is_under_way, "the round has ended")
+        business.rollback()
+    polling.close()
+    assert [wait is not None and wait < 1 for wait in waits] == [True, False, False]
 
 
 def test_a_channel_that_is_being_made_holds_up_its_schedules_alone(
