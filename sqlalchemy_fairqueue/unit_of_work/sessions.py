@@ -267,7 +267,8 @@ def _after_transaction_create(session: Session, transaction: SessionTransaction)
 def _after_begin(session: Session, _: SessionTransaction, connection: Connection) -> None:
     state: _State | None = session.__dict__.get(_STATE)
     if state is not None and state.guard is not None:
-        if is_in_autocommit(connection):
+        # Engines of other tables may be in AUTOCOMMIT.
+        if session.bind is not None and connection.engine is session.bind.engine and is_in_autocommit(connection):
             raise AutocommitError(
                 f"the handler's session on {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where what it "
                 "writes stays if the attempt fails; give the worker an engine or a session_factory without "

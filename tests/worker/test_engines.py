@@ -367,15 +367,20 @@ def test_cursors_of_the_server(queue: Queue, database: Database, option: str) ->
 
 
 def test_a_handler_in_autocommit_writes_nothing(queue: Queue, engine: Engine, database: Database) -> None:
-    """The writes of an attempt that fails would stay, and be repeated: the handler's first statement is refused."""
+    """The writes of an attempt that fails would stay, and be repeated: the handler's first statement is refused. An
+    engine beside that of the session may be in AUTOCOMMIT.
+    """
     database.execute("create table written (at timestamptz)")
+    automatic = create_engine(database.url, isolation_level="AUTOCOMMIT")
 
     @queue.handler
-    def handle(delivery: Delivery, session: Session) -> None:  # noqa: ARG001
-        session.execute(text("insert into written values (now())"))
+    def handle(delivery: Delivery, session: Session) -> None:
+        beside = {"bind_arguments": {"bind": automatic}} if delivery.payload else {}
+        session.execute(text("select 1" if delivery.payload else "insert into written values (now())"), **beside)
 
     send(engine, queue, 1)
-    automatic = create_engine(database.url, isolation_level="AUTOCOMMIT")
+    assert drained(engine, queue).stats.completed == 1
+    send(engine, queue, 0)
     drained(automatic, queue)
     automatic.dispose()
     assert database.value("select count(*) from written") == 0
