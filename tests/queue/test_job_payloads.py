@@ -372,3 +372,18 @@ def test_integers_for_floats() -> None:
     """As for type checkers, an integer is a float; and JSON has lists only, where the annotation is Any."""
     assert repr(_job(float)[0](3)) == "3.0"
     assert _job(Any)[0]({"a": (1, 2)}) == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize("depth", [400, 5_000])
+def test_a_value_that_is_nested_too_deeply(depth: int) -> None:
+    """It is refused by the error of other bad values, whichever step of the check meets Python's limit."""
+    queue = Queue("documents")
+
+    @queue.job
+    def job(*, value: Any) -> None: ...
+
+    nested: Any = 1
+    for _ in range(depth):
+        nested = [nested]
+    with pytest.raises(PayloadError, match="argument 'value' of job 'job' is a value that is nested too deeply"):
+        job.prepare("a", value=nested)
